@@ -1,12 +1,13 @@
 //! Addresses for locations that are kept as file offsets.
 //!
-//! A profile spans processes, so no address of any one of them is meaningful. Tools insist on ranges
-//! that do not overlap: every mapping is laid out in 2^40 bytes of its own, and
-//! `address − memory_start + file_offset` is the offset in the file, as the format defines it.
+//! A profile spans processes, so an address of one of them has no meaning. Tools insist on ranges
+//! that do not overlap. So every mapping gets 2^40 bytes of its own, and `address − memory_start +
+//! file_offset` is the offset in the file, as the format defines it.
 //!
-//! A mapping begins where an executable segment does, as in `/proc/PID/maps`: `go tool pprof` takes its start for the first
-//! address of that segment (`loadAddress` in `cmd/internal/objfile`), the other tools ask the offset. Where the segment is not
-//! known, or a location lies outside of it, the mapping covers the pages of its locations.
+//! A mapping begins where an executable segment begins, as in `/proc/PID/maps`. `go tool pprof`
+//! takes the start of a mapping for the first address of that segment (`loadAddress` in
+//! `cmd/internal/objfile`). The other tools use the offset. If the segment is unknown, or a
+//! location lies outside of it, the mapping covers the pages of its locations.
 
 use crate::profile::Profile;
 
@@ -14,7 +15,7 @@ const RANGE_SHIFT: u32 = 40;
 const RANGE: u64 = 1 << RANGE_SHIFT;
 const PAGE_MASK: u64 = 0xfff;
 
-/// Addresses of one mapping.
+/// The address range of one mapping.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub(super) start: u64,
@@ -23,8 +24,10 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// The address of a file offset. Offsets further than 2^40 apart in one mapping (anonymous code at
-    /// both ends of the address space) come to lie modulo 2^40; their names stay apart.
+    /// The address of a file offset.
+    ///
+    /// Offsets further than 2^40 apart in one mapping (anonymous code at both ends of the address
+    /// space) wrap modulo 2^40. Their names stay apart.
     pub(super) fn address(self, offset: u64) -> u64 {
         self.start + (offset.wrapping_sub(self.file_offset) & (RANGE - 1))
     }
@@ -32,7 +35,7 @@ impl Range {
 
 /// Whole pages of a file.
 struct Pages {
-    /// Of the first one in the file.
+    /// Offset in the file of the first page.
     offset: u64,
     bytes: u64,
 }
@@ -62,14 +65,15 @@ impl Space {
     }
 
     pub(super) fn range(&self, mapping: usize) -> Range {
-        // 2^24 − 2 ranges fit; the daemon's bound on modules is far below.
+        // 2^24 − 2 ranges fit; the daemon's limit of modules is far below.
         let start = ((mapping as u64 + 1) << RANGE_SHIFT).min(u64::MAX - RANGE);
         let Pages { offset, bytes } = self.covered[mapping];
         Range { start, limit: start + bytes, file_offset: offset }
     }
 }
 
-/// The pages from the lowest location to the highest one, and to the return address behind that; one page where there is none.
+/// The pages from the lowest location to the highest one and its return address; one page if there
+/// is no location.
 fn pages(lowest: u64, highest: u64) -> Pages {
     let offset = lowest.min(highest) & !PAGE_MASK;
     let bytes = (highest - offset).saturating_add(2).min(RANGE).next_multiple_of(PAGE_MASK + 1);
@@ -87,7 +91,8 @@ mod tests {
         let profile = fixture::profile(Kind::Alloc);
         let space = Space::of(&profile);
         let ranges: Vec<_> = (0..profile.mappings.len()).map(|of| space.range(of)).collect();
-        // Code from 0x4310 to 0x9b42; a library whose segment is not known, with a location at 0xa3f1c; no location at all.
+        // Code from 0x4310 to 0x9b42; a library without a known segment, with a location at
+        // 0xa3f1c; no location at all.
         let found = [0, 2, 4]
             .map(|of: usize| (ranges[of].file_offset, ranges[of].limit - ranges[of].start));
         assert_eq!(found, [(0x4000, 0x6000), (0xa3000, 0x1000), (0, 0x1000)]);

@@ -5,13 +5,14 @@ use super::text::short::short;
 use super::{NO_STACK, name};
 use crate::profile::is_entry;
 
-/// Shortest room in which a name still says something.
+/// Columns below which a caller's name is replaced by `…`.
 const MIN_NAME: usize = 12;
-/// Columns of the first function even where nothing else fits.
+/// Minimum columns of the first function, even if nothing else fits.
 const MIN_FIRST: usize = 24;
 
-/// The functions of a stack, root first, in `width` columns: from the first that is no entry of an allocator to its callers. `place`
-/// is where that first one allocates; empty if it is not known.
+/// The functions of a stack in `width` columns, from the first that is no allocator entry to its
+/// callers. `frames` has the root first. `place` is where the first function allocates; empty if
+/// unknown.
 pub(super) fn callers(frames: &[&str], place: &str, width: usize) -> String {
     let leaf_first: Vec<&&str> = frames.iter().rev().collect();
     let own = leaf_first.iter().position(|frame| !is_entry(frame));
@@ -19,7 +20,7 @@ pub(super) fn callers(frames: &[&str], place: &str, width: usize) -> String {
     let mut out = String::new();
     for (index, frame) in frames.iter().enumerate() {
         let separator = if index == 0 { "" } else { " ← " };
-        // Room for the mark that there are more.
+        // Room for the mark of further callers.
         let more = if index + 1 < frames.len() { " ← …" } else { "" };
         let taken = columns(&out) + columns(separator) + columns(more);
         let room = width.saturating_sub(taken);

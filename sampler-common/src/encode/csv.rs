@@ -1,7 +1,9 @@
-//! Comma-separated values (RFC 4180), for spreadsheets and data frames: a header line, then one line for each row.
+//! Comma-separated values (RFC 4180), for spreadsheets and data frames: a header line, then one
+//! line for each row.
 //!
-//! `row` says what a line is: `total`, `exact`, `lost`, `note` and `cost` come first, then a `stack` for each stack, so that one filter leaves
-//! the stacks. Every number stands between its ends. Nothing in a cell is a formula.
+//! The column `row` has the kind of a line. `total`, `exact`, `lost`, `note` and `cost` come first,
+//! then a `stack` for each stack. So one filter selects the stacks. Every number stands with the
+//! ends of its interval. No cell is a formula.
 
 use super::{Encode, NO_STACK, name};
 use crate::estimate::Estimate;
@@ -12,7 +14,7 @@ use std::io::{self, Write};
 
 /// Quantities in the order of their columns.
 const QUANTITIES: [&str; 4] = ["alloc_space", "alloc_objects", "inuse_space", "inuse_objects"];
-/// Columns of one quantity.
+/// Number of columns of one quantity.
 const PER_QUANTITY: usize = 5;
 
 /// Writes the table.
@@ -86,7 +88,7 @@ fn quantity(of: &Quantity) -> String {
     cells
 }
 
-/// `,value,low,high,samples,method`; an end that is infinite is empty.
+/// `,value,low,high,samples,method`; an infinite end is empty.
 fn append(of: &Quantity, cells: &mut String) {
     let Estimate { value, low, high, samples, method, .. } = of.estimate;
     // Writing to a string cannot fail.
@@ -97,7 +99,7 @@ fn append(of: &Quantity, cells: &mut String) {
     let _ = write!(cells, ",{samples},{}", method.name());
 }
 
-/// A number that was counted: its interval is itself.
+/// A counted number, which is its own interval.
 fn counted(number: u64) -> String {
     format!(",{number},{number},{number},,exact")
 }
@@ -118,8 +120,11 @@ fn cell(text: &str) -> String {
     if text.is_empty() { String::new() } else { quoted(&name::shown(text)).into_owned() }
 }
 
-/// A cell of text that has no line breaks. Semicolons are quoted, because they end a cell where decimals have commas. A spreadsheet takes what begins with one of `= + - @` for a formula and runs it: an apostrophe before it makes it
-/// text again.
+/// A cell of text without line breaks.
+///
+/// Semicolons are quoted, because they separate cells where the decimal separator is a comma. A
+/// spreadsheet runs text that begins with one of `= + - @` as a formula. An apostrophe before the
+/// text prevents that.
 fn quoted(text: &str) -> Cow<'_, str> {
     let formula = text.trim_start().starts_with(['=', '+', '-', '@']);
     if !formula && !text.bytes().any(|byte| matches!(byte, b'"' | b',' | b';')) {

@@ -1,7 +1,7 @@
 //! Profiles for the tests of every format: a fixed one, a hostile one and an empty one.
 //!
-//! Their intervals are written down here, so that a golden file changes only with its format (the
-//! text table also sums moments and asks the estimator).
+//! The intervals of the fixed profile are constants of this file, so that a golden file changes
+//! only with its format. (The text table also sums moments and calls the estimator.)
 
 use super::Encode;
 use crate::comparison::Question;
@@ -17,7 +17,7 @@ use crate::source::{SampleSource, SourceGroup};
 use std::path::Path;
 
 pub(crate) const INTERVAL_BYTES: u64 = 512 << 10;
-/// Length of the longest name of [`hostile`]: templates do reach such sizes.
+/// Length of the longest name of [`hostile`]; names of C++ templates reach such sizes.
 pub(crate) const LONG_NAME_BYTES: usize = 20_000;
 
 /// What changed between a saved profile and that of a running process.
@@ -33,14 +33,15 @@ pub(crate) fn question<'a>(a: &'a Profile, b: &'a Profile) -> Question<'a> {
     }
 }
 
-/// A profile in one format.
+/// Writes a profile in one format.
 pub(crate) fn encoded(format: &dyn Encode, profile: &Profile) -> Vec<u8> {
     let mut out = Vec::new();
     format.encode(profile, &mut out).unwrap();
     out
 }
 
-/// Compares with `golden/NAME`; `UPDATE_GOLDEN=1` writes it anew, to be read in the diff.
+/// Compares `text` with `golden/NAME`; `UPDATE_GOLDEN=1` writes the file anew, for review in the
+/// diff.
 pub(crate) fn golden(name: &str, text: String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/encode/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -149,7 +150,7 @@ fn stack(pid: u32, locations: &[u32], samples: Samples) -> Stack {
     Stack { pid, locations: locations.to_vec(), row, quantities: quantities(samples) }
 }
 
-/// Exact totals are the estimates in whole numbers.
+/// Exact totals are the estimates, in whole numbers.
 fn reference(stacks: &[Stack]) -> Reference {
     let mut reference = Reference { interval_bytes: INTERVAL_BYTES as f64, ..Reference::default() };
     stacks.iter().for_each(|stack| reference.add(&stack.row));
@@ -297,7 +298,7 @@ pub(crate) fn profile(kind: Kind) -> Profile {
     profile
 }
 
-/// Names that would break a careless writer.
+/// Names that would break a careless encoder.
 pub(crate) fn hostile() -> Profile {
     let long = format!("ns::f<{}>", "T,".repeat(LONG_NAME_BYTES / 2 - 4)) + "!";
     assert_eq!(long.len(), LONG_NAME_BYTES);
@@ -326,7 +327,7 @@ pub(crate) fn hostile() -> Profile {
     profile
 }
 
-/// The same numbers, had they come from a stride: without an interval.
+/// The fixed profile as sampled by a stride: without an interval.
 pub(crate) fn stride() -> Profile {
     let mut profile = profile(Kind::Alloc);
     profile.strategies = vec![Strategy::Stride];

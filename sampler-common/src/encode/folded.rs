@@ -1,15 +1,17 @@
 //! The folded format of flame graph tools: `root;…;leaf VALUE`, one line per stack.
 //!
-//! VALUE is the estimated bytes of the profile's kind, rounded to an integer. It has no room for
-//! intervals: json and text carry them.
+//! VALUE is the estimated bytes of the profile's kind, rounded to an integer. The format has no
+//! room for intervals: json and text carry them.
 
 use super::{Encode, NO_STACK, name};
 use crate::profile::Profile;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Writes the folded format, by falling value. Stacks with the same frames (of two processes, or at
-/// two places of one function) are one line; a line that rounds to 0 bytes is left out.
+/// Writes the folded format, by falling value.
+///
+/// Stacks with the same frames (of two processes, or at two places of one function) share a line. A
+/// line that rounds to 0 bytes is left out.
 pub struct Folded;
 
 impl Encode for Folded {
@@ -36,7 +38,7 @@ impl Encode for Folded {
             }
             *lines.entry(line).or_default() += stack.quantities.space(profile.kind).estimate.value;
         }
-        // Summed first, rounded last: a thousand rows of 0.4 bytes are 400 bytes.
+        // The sum is rounded, not its terms: a thousand rows of 0.4 bytes are 400 bytes.
         let mut lines: Vec<(String, u64)> =
             lines.into_iter().map(|(line, bytes)| (line, bytes.round() as u64)).collect();
         lines.retain(|(_, bytes)| *bytes > 0);
@@ -89,7 +91,7 @@ mod tests {
             assert!(frames.split(';').all(|frame| !frame.is_empty()), "{line}");
             assert!(!line.chars().any(char::is_control), "{line:?}");
         }
-        // The rows that differ only in what the format cannot tell apart are one.
+        // Rows that the format cannot distinguish share a line.
         let same = text.lines().filter(|line| line.starts_with("a:b;c d;")).count();
         assert_eq!((same, text.lines().count()), (1, 3), "{text}");
     }

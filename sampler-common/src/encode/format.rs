@@ -41,7 +41,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats, in the order in which a person is shown them.
+    /// All formats, in the order in which they are shown to users.
     pub const ALL: [Format; 11] = [
         Format::Text,
         Format::Folded,
@@ -56,7 +56,7 @@ impl Format {
         Format::Otlp,
     ];
 
-    /// The name that a person types.
+    /// The name that users type.
     pub fn name(self) -> &'static str {
         match self {
             Format::Text => "text",
@@ -73,7 +73,7 @@ impl Format {
         }
     }
 
-    /// What the format is for, in a line.
+    /// The purpose of the format, in a line.
     pub fn purpose(self) -> &'static str {
         match self {
             Format::Text => "A table for people",
@@ -90,17 +90,17 @@ impl Format {
         }
     }
 
-    /// The format of this name.
+    /// The format with this name.
     pub fn parse(name: &str) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Whether a terminal can show what the format writes.
+    /// Whether the format's output is text that a terminal can show.
     pub fn is_text(self) -> bool {
         !matches!(self, Format::Pprof | Format::Perfetto | Format::Otlp)
     }
 
-    /// Writes profiles in the format; `table` is the layout of [`Format::Text`].
+    /// The encoder of the format; `table` is the layout of [`Format::Text`].
     pub fn encoder(self, table: Text) -> Box<dyn Encode + Send> {
         match self {
             Format::Text => Box::new(table),

@@ -1,6 +1,7 @@
 //! The distinct functions of a profile.
 //!
-//! Functions of one name in different files (or modules, where files are unknown) stay apart; places in one function do not.
+//! Functions of the same name in different files (or modules, if files are unknown) stay apart.
+//! Places in one function do not.
 
 use crate::profile::{Line, Profile};
 use std::collections::HashMap;
@@ -8,17 +9,18 @@ use std::collections::HashMap;
 /// A function.
 #[derive(Clone, Copy)]
 pub(super) struct Function<'a> {
-    /// Its name, as it is in the profile.
+    /// Name of the function, as the profile has it.
     pub(super) name: &'a str,
-    /// Its source file, empty if unknown.
+    /// Source file of the function, empty if unknown.
     pub(super) file: &'a str,
-    /// The line of its frames; 0 if unknown, or if they are in several.
+    /// Line of the function's frames; 0 if unknown, or if frames have several lines.
     pub(super) line: u32,
-    /// Path of the mapped file that it was found in first.
+    /// Path of the first mapped file in which the function was found.
     pub(super) module: &'a str,
 }
 
-/// The functions in the order of their first location, and for each location the indices of its lines' functions, outermost first.
+/// The functions in the order of their first location, and for each location the indices of its
+/// lines' functions, outermost first.
 pub(super) fn functions(profile: &Profile) -> (Vec<Function<'_>>, Vec<Vec<usize>>) {
     let mut functions: Vec<Function> = Vec::new();
     let mut indices = HashMap::new();

@@ -1,4 +1,5 @@
-//! An estimate with its interval in a few words, for formats that have room for a text only.
+//! An estimate with its interval as a short text, for formats that have no other room for
+//! intervals.
 
 use crate::estimate::{Estimate, plus_minus};
 use crate::units::{human_bytes, human_count};

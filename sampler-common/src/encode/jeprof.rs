@@ -1,27 +1,29 @@
 //! The heap profile text that `jeprof` and `pprof` read: jemalloc's `heap_v2`.
 //!
-//! Plainly: those tools take the counts and bytes of a stack for raw sums of samples and scale them up
-//! themselves. Ours are unbiased already, sample by sample, which no scaling of a sum can do. So what is
-//! written are the numbers that come out right after the tool's scaling.
+//! Plainly: those tools take the counts and bytes of a stack for raw sums of samples, and scale the
+//! sums up. Our numbers are unbiased already, sample by sample, which no scaling of a sum can
+//! achieve. So the file has numbers that the tool's scaling turns into ours.
 //!
 //! # Change of variables
 //!
-//! From n objects and s bytes of a stack, and the rate r of the header, the tools make
+//! From n objects and s bytes of a stack, and the rate r of the header, the tools compute
 //!
 //! ```text
 //! N = n·f,  B = s·f,  f = 1/(1 − e^(−m/r)),  m = s/n
 //! ```
 //!
-//! Both are scaled alike, so the mean size is m = B/N already, f is known from what is wanted, and n = N/f, s = B/f.
-//! Source: "jemalloc profiling internals", its last section.
+//! N and B have the same factor, so the mean size is m = B/N. Thus f is known from the wanted N and
+//! B, and n = N/f, s = B/f. Source: "jemalloc profiling internals", its last section.
 //!
-//! Integers are written, and n·f is wrong by up to f/2 objects. At a rate of half a megabyte f is 8,192 for
-//! objects of 64 bytes, and for mixed sizes n is hardly ever near a whole number. The rate of the header need not be the
-//! sampling interval, as nothing here is a raw sum: it is 2 (at 1 some tools scale and others do not), where f is 1
-//! as soon as objects have 75 bytes on average. For a whole n the bytes are those s that make s·f nearest to B.
+//! The file has integers, so n·f is wrong by up to f/2 objects. At a rate of half a megabyte f is
+//! 8,192 for objects of 64 bytes. For mixed sizes n is hardly ever near a whole number. The rate of
+//! the header need not be the sampling interval, as no number is a raw sum. The rate is 2 (at 1
+//! some tools scale and others do not). Then f is 1 as soon as objects have 75 bytes on average.
+//! For a whole n, the bytes are the s that makes s·f nearest to B.
 //!
-//! What it cannot say: objects without bytes. Where there are fewer bytes than √(2·objects) (`malloc(0)` in the
-//! main) the bytes are right and the objects too few; rows without bytes are left out.
+//! The format cannot express objects without bytes. If there are fewer bytes than √(2·objects)
+//! (mainly `malloc(0)`), the bytes are right and the objects too few. Rows without bytes are left
+//! out.
 
 use super::address::Space;
 use super::pprof::comments;
@@ -33,15 +35,17 @@ use std::io::{self, Write};
 /// The rate in the header, r.
 pub const RATE: u64 = 2;
 
-/// Rounds of Newton's iteration; it needs fewer than 10.
+/// Maximum rounds of Newton's iteration, which needs fewer than 10.
 const MAX_NEWTON_ROUNDS: usize = 50;
 
-/// Writes the `heap_v2` text: a header, a line for each stack with something held or allocated, leaf first, and
-/// the mappings, each with a range of addresses of its own. It has no room for names: the tools look addresses up in the
-/// mapped files.
+/// Writes the `heap_v2` text: a header, a line for each stack with held or allocated bytes, leaf
+/// first, and the mappings.
+///
+/// Each mapping has an address range of its own. The format has no room for names: the tools look
+/// addresses up in the mapped files.
 pub struct Jeprof;
 
-/// What is written of a quantity of objects and bytes, so that a tool reads the right ones.
+/// Raw numbers of objects and bytes that a tool scales to the right ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Pair {
     objects: u64,
@@ -92,8 +96,8 @@ fn pairs(stack: &Stack) -> (Pair, Pair, &Stack) {
     (of(&all.inuse_objects, &all.inuse_space), of(&all.alloc_objects, &all.alloc_space), stack)
 }
 
-/// Return addresses: one more than the call's, since tools take one off (some of them not off the first, which
-/// then lies in the same function all the same).
+/// Return addresses: one more than the call's address, since tools subtract one. Some tools do not
+/// subtract one from the first address, which then is in the same function all the same.
 fn addresses(profile: &Profile, space: &Space, stack: &Stack) -> String {
     let mut out = String::new();
     for index in &stack.locations {
@@ -102,12 +106,12 @@ fn addresses(profile: &Profile, space: &Space, stack: &Stack) -> String {
         // Writing to a string cannot fail.
         let _ = write!(out, " {:#x}", address + 1);
     }
-    // A line without an address is none; no mapping lies there.
+    // A line without an address is invalid. No mapping contains address 1.
     if out.is_empty() { " 0x1".to_owned() } else { out }
 }
 
 impl Pair {
-    /// The whole numbers that tools make `objects` and `bytes` of, as nearly as can be.
+    /// The whole numbers that tools scale to `objects` and `bytes`, as nearly as possible.
     fn scaled_by_tools_to(objects: f64, bytes: f64) -> Pair {
         let bytes = bytes.round();
         if !(bytes >= 1.0 && bytes.is_finite()) {
@@ -115,7 +119,7 @@ impl Pair {
         }
         let objects = objects.max(1.0);
         let wanted = objects * -(-bytes / objects / RATE as f64).exp_m1();
-        // Of the whole numbers around it the one that is off least.
+        // Of the whole numbers around `wanted`, the one with the least error.
         let around = [wanted.floor(), wanted.ceil()].map(|n| n.max(1.0));
         let candidates = around.into_iter().flat_map(|n| {
             let s = raw_bytes(n, bytes);
@@ -132,14 +136,15 @@ impl Pair {
     }
 }
 
-/// What the tools make of n objects and s bytes.
+/// The numbers to which the tools scale n objects and s bytes.
 fn scaled(n: f64, s: f64) -> (f64, f64) {
     let factor = -1.0 / (-s / n / RATE as f64).exp_m1();
     (n * factor, s * factor)
 }
 
-/// The s that the tools make `bytes` of beside `n` objects: s = nr·x with x = c·(1 − e^(−x)), c = B/(nr); 0 where there is
-/// none (c ≤ 1).
+/// The s that the tools scale to `bytes`, given n objects; 0 if there is none (c ≤ 1).
+///
+/// s = nr·x with x = c·(1 − e^(−x)), c = B/(nr).
 fn raw_bytes(n: f64, bytes: f64) -> f64 {
     let unit = n * RATE as f64;
     let c = bytes / unit;
@@ -169,7 +174,8 @@ mod tests {
         String::from_utf8(fixture::encoded(&Jeprof, profile)).unwrap()
     }
 
-    /// As jeprof and pprof document it, from a line `n: s [n: s] @ …` and the rate of the header.
+    /// Reads numbers as jeprof and pprof document it, from a line `n: s [n: s] @ …` and the rate of
+    /// the header.
     fn read(line: &str, rate: f64) -> [(f64, f64); 2] {
         let numbers: Vec<f64> = line
             .split('@')
@@ -222,7 +228,8 @@ mod tests {
         }
     }
 
-    /// Negative control: the numbers themselves, or raw sums with the real interval, are not what tools make the truth of.
+    /// Negative control: tools do not get the true numbers from the numbers themselves, nor from
+    /// raw sums with the real interval.
     #[test]
     fn without_the_change_of_variables_tools_are_wrong() {
         let interval = fixture::INTERVAL_BYTES as f64;
@@ -263,7 +270,8 @@ mod tests {
             let bytes = objects * mean;
             let pair = Pair::scaled_by_tools_to(objects, bytes);
             let (got_objects, got_bytes) = scaled(pair.objects as f64, pair.bytes as f64);
-            // Half a unit of what is written, times f, and what one number's rounding does to the other.
+            // Half a unit of the written number, times f, and the effect of one number's rounding
+            // on the other.
             let factor = -1.0 / (-mean / RATE as f64).exp_m1();
             prop_assert!((got_bytes - bytes).abs() <= 2.0 * factor + 1e-9 * bytes, "{pair:?} {got_bytes}");
             prop_assert!((got_objects - objects).abs() <= 2.0 * factor + 1e-9 * objects, "{pair:?} {got_objects}");

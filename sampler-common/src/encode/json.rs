@@ -1,7 +1,8 @@
 //! The json format: everything that a profile holds, one object on one line.
 //!
-//! Its keys are stable; `docs/formats.md` is the schema. Frames are whole function names, root first,
-//! inlined ones included. A number that is infinite (the upper end of a stride's estimate, its variance) is `null`.
+//! The keys are stable; `docs/formats.md` is the schema. Frames are whole function names, root
+//! first, inlined frames included. An infinite number (the upper end of a stride's estimate, its
+//! variance) is `null`.
 
 mod cost;
 mod read;
@@ -29,12 +30,13 @@ impl Encode for Json {
     }
 }
 
-/// The four quantities as the json format has them under `totals`.
+/// The four quantities in the form that the json format has under `totals`.
 pub fn quantities(of: &Quantities) -> impl Serialize + use<> {
     QuantitiesObject::from(of)
 }
 
-/// Everything about a profile but its processes, its stacks and what estimates are made against, as the json format has it.
+/// Everything about a profile except its processes, its stacks and the reference of its estimates,
+/// in the form of the json format.
 pub fn head(profile: &Profile) -> Head<'_> {
     Head {
         kind: profile.kind.name(),
@@ -59,7 +61,8 @@ pub fn head(profile: &Profile) -> Head<'_> {
     }
 }
 
-/// Processes by where their samples come from, as the json format has them under `sources`.
+/// Processes grouped by the sources of their samples, in the form that the json format has under
+/// `sources`.
 pub fn sources(groups: &[SourceGroup]) -> Vec<SourcesObject> {
     let object = |of: &SourceGroup| SourcesObject {
         sources: of.sources.iter().map(SampleSource::name).collect(),
@@ -179,7 +182,7 @@ fn profile_object(profile: &Profile) -> ProfileObject<'_> {
     ProfileObject { head: head(profile), processes: profile, reference: profile, stacks: profile }
 }
 
-/// Written row by row: a profile of many stacks is not held a second time.
+/// Writes row by row, so that a profile of many stacks is not held in memory a second time.
 fn stacks<S: Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(profile.stacks.iter().map(|stack| stack_object(profile, stack)))
 }
@@ -271,7 +274,7 @@ mod tests {
     fn golden() {
         let text = written(&fixture::profile(Kind::Alloc));
         let value: Value = serde_json::from_str(&text).unwrap();
-        // Pretty, so that a difference can be read.
+        // Pretty-printed, so that a diff is readable.
         fixture::golden("alloc.json", serde_json::to_string_pretty(&value).unwrap() + "\n");
         assert_eq!(text.matches('\n').count(), 1);
     }

@@ -1,4 +1,4 @@
-//! Every format on profiles of a size that machines do have.
+//! Tests every format with profiles of a size that real machines have.
 
 use super::csv::Csv;
 use super::firefox::Firefox;
@@ -16,7 +16,8 @@ use crate::profile::{Kind, Location, Profile, Stack};
 use std::time::{Duration, Instant};
 
 const STACKS: usize = 100_000;
-/// It takes about a second; tests run beside others, and what is quadratic takes minutes.
+/// A format takes about a second. Other tests run at the same time, and quadratic time takes
+/// minutes.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn formats() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
@@ -30,7 +31,7 @@ fn formats() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
     ]
 }
 
-/// The formats that came before, which no test here times.
+/// Earlier formats, which no test here times.
 fn earlier() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
     vec![
         ("folded", Box::new(Folded)),
@@ -86,7 +87,7 @@ fn many_stacks() {
 fn deep_stacks_do_not_recurse() {
     let profile = profile(50, 1000);
     for (name, format) in formats().into_iter().chain(earlier()) {
-        // A frame for each frame would need more.
+        // Recursion over frames would need a larger stack.
         let small = std::thread::Builder::new().stack_size(256 << 10);
         let encode = || encoded(format.as_ref(), &profile).len();
         let bytes = std::thread::scope(|scope| small.spawn_scoped(scope, encode).unwrap().join());

@@ -1,19 +1,20 @@
-//! Names from other people's binaries, made safe for one line of text.
+//! Makes names from foreign binaries safe for one line of text.
 //!
-//! A symbol can hold anything: line breaks that would split a folded line, escape sequences that would
-//! rewrite a terminal, marks that reverse the reading order.
+//! A symbol can contain anything: line breaks that would split a folded line, escape sequences that
+//! would control a terminal, and marks that reverse the reading order.
 
 use std::borrow::Cow;
 
-/// What stands for a name that is empty.
+/// Replaces an empty name.
 const UNKNOWN: &str = "[unknown]";
 
-/// Characters that end a line somewhere (Unicode's two separators included) or control a terminal.
+/// Whether a character ends a line in some tool (Unicode's two separators included) or controls a
+/// terminal.
 fn breaks_line(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// Characters without a glyph that change how the others are shown.
+/// Whether a character has no glyph but changes how other characters are shown.
 fn invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{e0000}'..='\u{e007f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -37,12 +38,13 @@ pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }
 
-/// A frame of the folded format: `;` parts frames there and becomes `:`; what breaks a line becomes a space.
+/// A frame of the folded format. `;` separates frames there and becomes `:`; characters that break
+/// a line become a space.
 pub fn folded(name: &str) -> Cow<'_, str> {
     replaced(name, |c| c == ';' || breaks_line(c), |c| if c == ';' { ':' } else { ' ' })
 }
 
-/// A name on a terminal: one line, no control over it.
+/// A name for a terminal: on one line, without control characters.
 pub fn shown(name: &str) -> Cow<'_, str> {
     replaced(name, |c| breaks_line(c) || invisible(c), |c| if invisible(c) { '?' } else { ' ' })
 }

@@ -1,13 +1,15 @@
-//! What is pushed to a backend: the rows of one window, or of one moment, merged by the services that they belong to.
+//! The data of a push to a backend: the rows of one window, or of one moment, merged by the
+//! services that they belong to.
 //!
-//! It differs from a profile in a file. Receivers make a series of every attribute, so it has none that differs by row, process or push. Receivers look up
-//! names themselves, so its frames have the addresses of their file and not those of a process.
+//! A push differs from a profile in a file in two ways. Receivers make a series of every attribute,
+//! so no attribute differs by row, process or push. Receivers look up names themselves, so frames
+//! have the addresses of their file and not those of a process.
 
 use crate::estimate::RowMoments;
 use crate::profile::{Kind, Line};
 use std::collections::HashMap;
 
-/// Facts of a service, by key: what receivers make labels of.
+/// Facts of a service, by key; receivers make labels of them.
 pub type Attributes = Vec<(String, String)>;
 
 /// Rows of one kind.
@@ -15,15 +17,15 @@ pub type Attributes = Vec<(String, String)>;
 pub struct Push {
     /// [`Kind::Alloc`] in a window, or [`Kind::Live`] at a moment.
     pub kind: Kind,
-    /// When the window began, or the moment, nanoseconds since the Unix epoch.
+    /// Start of the window, or the moment, nanoseconds since the Unix epoch.
     pub start_unix_ns: u64,
-    /// Length of the window, nanoseconds; 0 of a moment.
+    /// Length of the window, nanoseconds; 0 for a moment.
     pub duration_ns: u64,
-    /// Mean bytes between samples in force.
+    /// Mean bytes between samples, as in force.
     pub interval_bytes: u64,
     /// The services.
     pub services: Vec<Attributes>,
-    /// Files that frames lie in.
+    /// Files that contain frames.
     pub files: Vec<CodeFile>,
     /// Frames.
     pub frames: Vec<Frame>,
@@ -34,36 +36,37 @@ pub struct Push {
 /// A file with code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CodeFile {
-    /// Its path in a process.
+    /// Path of the file in a process.
     pub path: String,
-    /// GNU build id, lower-case hex, empty if it has none.
+    /// GNU build id, lower-case hex, empty if the file has none.
     pub build_id: String,
-    /// OpenTelemetry's `htlhash` of its contents, lower-case hex, empty if it is not known.
+    /// OpenTelemetry's `htlhash` of the file's contents, lower-case hex, empty if unknown.
     pub htlhash: String,
 }
 
 /// A frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
-    /// Its file, an index, and its address as the file states it (SVMA). `None`: code without a file that others could have.
+    /// Index of the frame's file, and the address as the file states it (SVMA). `None`: code
+    /// without a file that others could have.
     pub code: Option<(u32, u64)>,
-    /// Its names, the innermost inlined function first.
+    /// Names of the frame, the innermost inlined function first.
     pub lines: Vec<Line>,
 }
 
 /// A row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
-    /// Its service, an index.
+    /// Index of the row's service.
     pub service: u32,
-    /// Its frames, indices, leaf first.
+    /// Indices of the row's frames, leaf first.
     pub frames: Vec<u32>,
-    /// Its moments.
+    /// Moments of the row.
     pub moments: RowMoments,
 }
 
 impl Stack {
-    /// Bytes and objects that `kind` asks for.
+    /// Bytes and objects of `kind`.
     pub(super) fn values(&self, kind: Kind) -> [i64; 2] {
         let of = &self.moments;
         let (space, objects) = match kind {
@@ -74,8 +77,10 @@ impl Stack {
     }
 }
 
-/// Makes messages of rows: one, or one of each half where it is too large, as `message` says with it; `None` where there is nothing in it. The sums over
-/// all messages are those of the rows.
+/// Makes messages of rows: one message, or one for each half if the message is too large.
+///
+/// `message` returns a message and whether it is too large; `None` if the rows make an empty one.
+/// The sums over all messages are those of the rows.
 pub(super) fn in_parts<'a, T>(
     stacks: &'a [Stack],
     message: &mut dyn FnMut(&'a [Stack]) -> Option<(T, bool)>,
@@ -92,7 +97,7 @@ pub(super) fn in_parts<'a, T>(
     }
 }
 
-/// Adds rows of many processes, so that those of one service and stack are one; sorted by service.
+/// Merges rows of many processes, so that each service and stack has one row; sorted by service.
 pub fn merged(rows: impl IntoIterator<Item = Stack>) -> Vec<Stack> {
     let mut sums: HashMap<(u32, Vec<u32>), RowMoments> = HashMap::new();
     for Stack { service, frames, moments } in rows {

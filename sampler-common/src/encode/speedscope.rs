@@ -1,8 +1,10 @@
 //! The file format of speedscope (<https://www.speedscope.app>), JSON.
 //!
-//! Its schema (`file-format-schema.json` of version 1.25) has frames and weighted stacks, and no place for an interval. So there are three
-//! profiles of each quantity to choose from: the estimates, and the low and the high ends of the stacks. Where speedscope adds up ends they come to lie further
-//! apart than the interval of the sum: too wide, never too narrow. The totals' intervals are in the names.
+//! The format's schema (`file-format-schema.json` of version 1.25) has frames and weighted stacks,
+//! and no place for an interval. So each quantity has three profiles to choose from: the estimates,
+//! the low ends and the high ends of the stacks. Sums of ends, as speedscope makes them, are
+//! further apart than the interval of the sum: too wide, never too narrow. The totals' intervals
+//! are in the profiles' names.
 
 use super::functions::functions;
 use super::pprof::comments;
@@ -18,7 +20,7 @@ const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 /// Writes the speedscope format: bytes and objects of the profile's kind, with the ends of their intervals.
 pub struct Speedscope;
 
-/// Which number of an estimate is written.
+/// The number of an estimate that a profile has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Value,
@@ -44,7 +46,7 @@ impl Encode for Speedscope {
             serde_json::to_writer(&mut *out, &frame)?;
             out.write_all(b",\n")?;
         }
-        // The last frame is that of stacks that have none.
+        // The last frame stands for stacks without frames.
         write!(out, "{{\"name\":\"{NO_STACK}\"}}]}},\n\"profiles\":[")?;
         let samples = samples(profile, &at, functions.len());
         let mut first = true;
@@ -63,7 +65,8 @@ impl Encode for Speedscope {
     }
 }
 
-/// Every stack as a list of frames, root first; the same in all profiles, so written once.
+/// Every stack as a list of frames, root first. The list is the same in all profiles, so it is made
+/// once.
 fn samples(profile: &Profile, at: &[Vec<usize>], no_stack: usize) -> String {
     let mut text = String::from("[");
     for (index, stack) in profile.stacks.iter().enumerate() {
@@ -105,7 +108,8 @@ fn one_profile(
     write!(out, "],\"endValue\":{sum}}}")
 }
 
-/// Whole bytes; objects to a hundredth. A stack without an upper end has none in the profile of those.
+/// Whole bytes, or objects to a hundredth. In the profile of high ends, a stack without an upper
+/// end has its estimate.
 fn weight(profile: &Profile, stack: &Stack, measure: Measure, end: End) -> f64 {
     let Estimate { value, low, high, .. } = measure.of(&stack.quantities, profile.kind).estimate;
     let number = match end {
@@ -120,7 +124,7 @@ fn weight(profile: &Profile, stack: &Stack, measure: Measure, end: End) -> f64 {
     }
 }
 
-/// `allocated bytes: 1.30 GiB ±3% (1.26 GiB … 1.34 GiB)`; of the ends how to read them.
+/// `allocated bytes: 1.30 GiB ±3% (1.26 GiB … 1.34 GiB)`; the names of ends say how to read them.
 fn name_of(profile: &Profile, measure: Measure, end: End) -> String {
     let what = profile.what();
     let total = measure.of(&profile.totals, profile.kind).estimate;
@@ -159,7 +163,7 @@ mod tests {
         (text, value)
     }
 
-    /// What the schema wants of a file, and what speedscope checks when it reads one.
+    /// Checks what the schema requires of a file, and what speedscope checks when it reads one.
     fn check(file: &Value) {
         assert_eq!(file["$schema"], SCHEMA);
         let frames = file["shared"]["frames"].as_array().unwrap();

@@ -1,6 +1,7 @@
-//! A call tree of function names in which every frame has the sum of what its stacks have: moments of one side or of two.
+//! A call tree of function names in which every frame has the sum of its stacks: moments of one
+//! side or of two.
 //!
-//! As [`super::tree`], for what is no profile: stacks are lists of names.
+//! Like [`super::tree`], for data that is no profile: stacks are lists of names.
 
 use super::functions::Function;
 use super::tree::{ROOT, keep_largest, layout, weighed};
@@ -8,9 +9,9 @@ use super::trie::Trie;
 use crate::estimate::Moments;
 use std::collections::HashMap;
 
-/// What adds.
+/// A value that can be added.
 pub(super) trait Sum: Clone + Default {
-    /// Adds that of other stacks.
+    /// Adds the value of other stacks.
     fn add(&mut self, other: &Self);
 }
 
@@ -29,28 +30,29 @@ impl Sum for [Moments; 2] {
 /// A frame.
 pub(super) struct Frame<'a, S> {
     pub(super) name: &'a str,
-    /// Callers above it.
+    /// Number of callers above the frame.
     pub(super) depth: usize,
-    /// Sum of the widths left of it.
+    /// Sum of the widths left of the frame.
     pub(super) start: f64,
-    /// Of all stacks through it.
+    /// Width of all stacks through the frame.
     pub(super) width: f64,
     pub(super) sum: S,
 }
 
 /// The widest frames.
 pub(super) struct WidestFrames<'a, S> {
-    /// Each before what it calls, siblings by name.
+    /// Each frame before the frames that it calls, siblings by name.
     pub(super) frames: Vec<Frame<'a, S>>,
-    /// Of all stacks.
+    /// Sum of all stacks.
     pub(super) total: S,
     pub(super) width: f64,
-    /// How many narrower frames were left out.
+    /// Number of narrower frames that were left out.
     pub(super) left_out: usize,
 }
 
 impl<'a, S: Sum> WidestFrames<'a, S> {
-    /// The tree of at most `frames` frames with most of `width`; stacks have their names root first.
+    /// The tree of the at most `frames` frames with the largest `width`; the names of stacks are
+    /// root first.
     pub(super) fn of(
         stacks: &'a [(Vec<String>, S)],
         width: impl Fn(&S) -> f64,
@@ -80,13 +82,13 @@ impl<'a, S: Sum> WidestFrames<'a, S> {
         WidestFrames { frames, total, width, left_out: all - nodes.len() }
     }
 
-    /// Callers of the deepest frame, itself included.
+    /// Number of levels of the tree.
     pub(super) fn depth(&self) -> usize {
         self.frames.iter().map(|frame| frame.depth + 1).max().unwrap_or(0)
     }
 }
 
-/// Each name once, and the names of each stack.
+/// Each name once, and the indices of the names of each stack.
 fn interned<S>(stacks: &[(Vec<String>, S)]) -> (Vec<Function<'_>>, Vec<Vec<u32>>) {
     let mut functions: Vec<Function> = Vec::new();
     let mut known: HashMap<&str, u32> = HashMap::new();

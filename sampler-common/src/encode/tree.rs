@@ -1,14 +1,15 @@
-//! The call tree of a profile: what flame graphs draw.
+//! The call tree of a profile, which flame graphs draw.
 //!
-//! Frames of one function with the same callers are one, whatever process and address. Values add; a frame's interval is made from the summed rows of its stacks, never from their
-//! bounds. Nothing here recurses: stacks may be deep.
+//! Frames of one function with the same callers are one frame, whatever process and address they
+//! have. Values add. A frame's interval is made from the summed rows of its stacks, never from
+//! their bounds. No code here recurses, since stacks may be deep.
 
 use super::functions::{Function, functions};
 use super::trie::Trie;
 use crate::estimate::{Estimate, Row};
 use crate::profile::{Kind, Profile, Quantities, Quantity, Stack};
 
-/// What a flame graph weighs stacks by.
+/// The weight of stacks in a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Bytes of the profile's kind.
@@ -26,7 +27,7 @@ impl Measure {
         }
     }
 
-    /// The quantity that `kind` asks for.
+    /// The quantity of `kind`.
     pub fn of(self, quantities: &Quantities, kind: Kind) -> &Quantity {
         match self {
             Measure::Space => quantities.space(kind),
@@ -39,24 +40,24 @@ impl Measure {
 pub(super) struct Frame {
     /// Index into [`Tree::functions`].
     pub(super) function: usize,
-    /// Callers above it.
+    /// Number of callers above the frame.
     pub(super) depth: usize,
-    /// Sum of the values left of it.
+    /// Sum of the values left of the frame.
     pub(super) start: f64,
-    /// Of all stacks through it.
+    /// Estimate of all stacks through the frame.
     pub(super) estimate: Estimate,
 }
 
 /// The largest frames of a profile.
 pub(super) struct Tree<'a> {
     pub(super) functions: Vec<Function<'a>>,
-    /// Each before what it calls, siblings by name.
+    /// Each frame before the frames that it calls, siblings by name.
     pub(super) frames: Vec<Frame>,
-    /// Everything, before any cut to the top stacks.
+    /// Total of all stacks, before any cut to the top stacks.
     pub(super) total: Estimate,
-    /// What the whole width stands for: the total, or the sum of the stacks if that is a little more.
+    /// Value of the whole width: the total, or the sum of the stacks if that is slightly larger.
     pub(super) width: f64,
-    /// How many smaller frames were left out; frames of nothing do not count.
+    /// Number of smaller frames that were left out; frames of value 0 do not count.
     pub(super) left_out: usize,
 }
 
@@ -67,11 +68,11 @@ pub(super) struct Node {
     pub(super) value: f64,
 }
 
-/// Node 0: what calls the outermost functions.
+/// Node 0, the caller of the outermost functions.
 pub(super) const ROOT: usize = 0;
 
 impl<'a> Tree<'a> {
-    /// The tree of at most `frames` frames with most of `measure`.
+    /// The tree of the at most `frames` frames with the largest `measure`.
     pub(super) fn of(profile: &'a Profile, measure: Measure, frames: usize) -> Tree<'a> {
         let (functions, at) = functions(profile);
         let (mut nodes, leaves) = nodes(profile, measure, &at);
@@ -91,7 +92,7 @@ impl<'a> Tree<'a> {
         let width = total.value.max(nodes[ROOT].value);
         let estimate = |node: usize| {
             let quantities = profile.quantities_of(&rows[node]);
-            // The value as it was summed: frames lie within their callers to the last bit.
+            // The value as summed over the nodes: frames lie within their callers to the last bit.
             let of_row = measure.of(&quantities, profile.kind).estimate;
             Estimate { value: nodes[node].value, ..of_row }
         };
@@ -115,9 +116,10 @@ fn nodes(profile: &Profile, measure: Measure, at: &[Vec<usize>]) -> (Vec<Node>, 
     weighed(trie, profile.stacks.iter().map(value))
 }
 
-/// The nodes of a trie with their values, from those of its stacks; and for each stack its innermost node.
+/// The nodes of a trie with their values, from the values of its stacks; and for each stack its
+/// innermost node.
 pub(super) fn weighed(trie: Trie, values: impl Iterator<Item = f64>) -> (Vec<Node>, Vec<usize>) {
-    // The root comes first, so that the others move up by one.
+    // The root comes first, so the other nodes move up by one.
     let up = |node: Option<u32>| node.map_or(ROOT, |node| node as usize + 1);
     let root = Node { parent: ROOT, function: 0, value: 0.0 };
     let below = trie.nodes.iter().map(|node| Node {
@@ -137,8 +139,10 @@ pub(super) fn weighed(trie: Trie, values: impl Iterator<Item = f64>) -> (Vec<Nod
     (nodes, leaves)
 }
 
-/// Keeps the root and the nodes with the largest values. Returns for each node as it was where it is now, or the nearest of its
-/// callers that was kept. A child has no more than its parent and comes later, so that what is kept is a tree.
+/// Keeps the root and the nodes with the largest values.
+///
+/// Returns for each old node its new index, or the index of its nearest caller that was kept. A
+/// child has no more than its parent and comes later, so the kept nodes form a tree.
 pub(super) fn keep_largest(nodes: &mut Vec<Node>, frames: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (1..nodes.len()).filter(|node| nodes[*node].value > 0.0).collect();
     if order.len() > frames {
@@ -166,7 +170,8 @@ pub(super) fn keep_largest(nodes: &mut Vec<Node>, frames: usize) -> Vec<usize> {
     homes
 }
 
-/// The nodes below the root, callers first, siblings by name: `frame` makes each of its node, the number of its callers, and where it starts.
+/// The nodes below the root, callers first, siblings by name. `frame` makes a frame from its node,
+/// its number of callers, and its start.
 pub(super) fn layout<F>(
     functions: &[Function],
     nodes: &[Node],
@@ -184,7 +189,7 @@ pub(super) fn layout<F>(
         siblings.sort_by(|a, b| name(a).cmp(&name(b)));
     }
     let mut frames = Vec::with_capacity(nodes.len());
-    // What is left to do: a node, its depth, where it starts. The last is next.
+    // Work left to do: a node, its depth, its start. The last entry is next.
     let mut open = vec![(ROOT, 0, 0.0)];
     while let Some((node, depth, start)) = open.pop() {
         if node != ROOT {

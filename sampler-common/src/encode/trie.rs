@@ -1,29 +1,31 @@
 //! Stacks as a tree: stacks with the same callers share their nodes.
 //!
-//! Made by sorting: of two neighbours what they have in common is there already. Profiles have millions of nodes, which a
-//! table of who calls whom would look up one by one. Nothing recurses.
+//! The tree is made by sorting: a stack shares the nodes of the frames that it has in common with
+//! its predecessor. Profiles have millions of nodes, and a table of callers would need a look-up
+//! for each. No code recurses.
 
 use std::ops::Range;
 
 /// A frame below its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
-    /// The node of the caller, which comes before; `None` of an outermost frame.
+    /// The node of the caller, which comes before; `None` for an outermost frame.
     pub(super) caller: Option<u32>,
-    /// Its frame, as it was given.
+    /// The node's frame, as it was given.
     pub(super) frame: u32,
 }
 
 /// The nodes of all stacks.
 pub(super) struct Trie {
-    /// In the order of the sorted stacks, what a frame calls right behind it.
+    /// Nodes in the order of the sorted stacks; the frames that a frame calls follow it.
     pub(super) nodes: Vec<Node>,
-    /// The innermost node of each stack, in the order in which they were given; `None` of one without a frame.
+    /// The innermost node of each stack, in the given order of stacks; `None` for a stack without
+    /// frames.
     pub(super) leaves: Vec<Option<u32>>,
 }
 
 impl Trie {
-    /// The tree of stacks of frames, outermost first.
+    /// The tree of stacks whose frames come outermost first.
     pub(super) fn of<Frames: Iterator<Item = u32>>(stacks: impl Iterator<Item = Frames>) -> Trie {
         let mut frames: Vec<u32> = Vec::new();
         let mut ranges: Vec<Range<usize>> = Vec::new();

@@ -1,9 +1,10 @@
-//! Text for XML: names can hold anything, XML cannot.
+//! Text for XML: names can contain anything, XML cannot.
 
 use super::name;
 use std::borrow::Cow;
 
-/// `text` as the content of an element or a quoted attribute, on one line. What no XML may hold, escaped or not, is replaced.
+/// `text` as the content of an element or a quoted attribute, on one line. Characters that XML
+/// forbids, escaped or not, are replaced.
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     let shown = name::shown(text);
     if !shown.contains(special) {

@@ -1,4 +1,5 @@
-//! The json form of a comparison. Its keys are stable; `docs/formats.md` is the schema. Infinite ends are `null`.
+//! The json form of a comparison. The keys are stable; `docs/formats.md` is the schema. Infinite
+//! ends are `null`.
 
 use crate::comparison::{About, Compared, ComparedStack, Comparison, FALSE_DISCOVERY_RATE};
 use crate::estimate::Difference;

@@ -8,7 +8,7 @@ fn compared(a: &Profile, b: &Profile) -> Comparison {
     compare(&fixture::question(a, b)).unwrap()
 }
 
-/// The fixture, and the same with one stack gone.
+/// Compares the fixture with a copy that lacks one stack.
 fn changed(kind: Kind) -> Comparison {
     let (a, mut b) = (fixture::profile(kind), fixture::profile(kind));
     b.stacks.remove(1);

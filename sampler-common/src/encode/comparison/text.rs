@@ -1,6 +1,7 @@
-//! The table of a comparison that people read in a terminal.
+//! The table of a comparison for people, in a terminal.
 //!
-//! What is compared, the totals, then two lines for each stack: its numbers, and its functions from the one that allocates.
+//! The table has the compared profiles, the totals, then two lines for each stack: its numbers, and
+//! its functions from the allocating one.
 
 use crate::comparison::{About, ComparedStack, Comparison, FALSE_DISCOVERY_RATE, Relation};
 use crate::encode::callers::callers;
@@ -13,9 +14,9 @@ use std::time::Duration;
 
 /// Columns of the labels.
 pub(in crate::encode) const LABEL: usize = 10;
-/// Narrower pages are written as this.
+/// Minimum width of a page; narrower pages get this width.
 const MIN_WIDTH: usize = 76;
-/// Columns of `A B difference interval p`, each.
+/// Columns of `A B difference interval p`, in this order.
 const COLUMNS: [usize; 5] = [9, 9, 10, 23, 8];
 
 /// The table, with at most `rows` stacks, in `width` columns.
@@ -130,7 +131,7 @@ fn line(fields: &[String; 5]) -> String {
     padded.collect::<Vec<_>>().join(" ")
 }
 
-/// `+1.00 MiB`, `−3`, `0`; `∞` where there is no end.
+/// `+1.00 MiB`, `−3`, `0`; `∞` for an infinite end.
 pub(in crate::encode) fn signed(value: f64, show: fn(f64) -> String) -> String {
     let size = if value.is_finite() { show(value.abs()) } else { "∞".to_owned() };
     match value {
@@ -140,7 +141,7 @@ pub(in crate::encode) fn signed(value: f64, show: fn(f64) -> String) -> String {
     }
 }
 
-/// A p in at most six columns.
+/// A p-value in at most six columns.
 fn chance(p: f64) -> String {
     match p {
         p if p <= 1e-9 => "<1e-9".to_owned(),

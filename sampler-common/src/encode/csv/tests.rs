@@ -28,7 +28,7 @@ fn read(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// The rows by column.
+/// The rows as maps by column name.
 fn table(text: &str) -> Vec<HashMap<String, String>> {
     let mut rows = read(text);
     let header = rows.remove(0);

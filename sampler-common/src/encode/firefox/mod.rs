@@ -1,8 +1,10 @@
 //! The Firefox Profiler's processed profile (<https://profiler.firefox.com>), version 60, JSON.
 //!
-//! Reference: `docs-developer/CHANGELOG-formats.md` and `src/types/profile.ts` of firefox-devtools/profiler. Each process is a thread with native
-//! allocations, whose call tree the profiler shows. Allocations have no place for an interval, markers have: the stacks are in the marker table
-//! with their numbers and the ends of these. What the profile is about stands in its extra information.
+//! Reference: `docs-developer/CHANGELOG-formats.md` and `src/types/profile.ts` of
+//! firefox-devtools/profiler. Each process is a thread with native allocations, whose call tree the
+//! profiler shows. Allocations have no place for an interval, but markers have. So the marker table
+//! has the stacks with their numbers and the ends of their intervals. The extra information has the
+//! description of the profile.
 
 mod tables;
 mod threads;
@@ -14,7 +16,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use tables::Tables;
 
-/// The version of the format that is written; the profiler upgrades from there.
+/// The written version of the format; the profiler upgrades older versions itself.
 pub const VERSION: u32 = 60;
 /// The type of the markers.
 const MARKER: &str = "Estimate";
@@ -70,7 +72,7 @@ fn meta(profile: &Profile, threads: usize) -> Value {
     })
 }
 
-/// What the profile is about, line by line: `label: text`.
+/// The description of the profile, line by line: `label: text`.
 fn extra(profile: &Profile) -> Vec<Value> {
     let entry = |comment: String| {
         let (label, text) = comment.split_once(": ").unwrap_or(("method", &comment));

@@ -1,4 +1,5 @@
-//! The tables that all threads share, column by column. Every string is in one table; stacks are a tree, each with its caller.
+//! The tables that all threads share, column by column. Every string is in one table; stacks are a
+//! tree, each with its caller.
 
 use super::super::functions::functions;
 use super::super::name::base_name;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 const OTHER: u32 = 0;
 const PROGRAM: u32 = 1;
 const ALLOCATOR: u32 = 2;
-/// A resource of this type is a library.
+/// Type of a resource that is a library.
 const LIBRARY: u32 = 1;
 
 #[derive(Serialize)]
@@ -27,7 +28,7 @@ pub(super) struct Tables {
     func_table: Functions,
     resource_table: Resources,
     native_symbols: Value,
-    /// Index of the markers' name.
+    /// Index of the name that all markers have.
     #[serde(skip)]
     pub(super) estimate: usize,
     #[serde(skip)]
@@ -52,7 +53,7 @@ struct Stacks {
 #[serde(rename_all = "camelCase")]
 struct Frames {
     length: usize,
-    /// −1: the format wants addresses in the image, and offsets in the file are what is known.
+    /// −1: the format has addresses in the image, and only offsets in the file are known.
     address: Vec<i64>,
     inline_depth: Vec<usize>,
     category: Vec<u32>,
@@ -89,15 +90,15 @@ struct Resources {
     r#type: Vec<u32>,
 }
 
-/// Kinds of frames, as the profiler colors them.
+/// Kinds of frames with the colors that the profiler gives them.
 pub(super) fn categories() -> Value {
     let category = |name: &str, color: &str| json!({ "name": name, "color": color, "subcategories": ["Other"] });
-    // The order is that of the constants above.
+    // The order is that of `OTHER`, `PROGRAM` and `ALLOCATOR`.
     json!([category("Other", "grey"), category("Program", "blue"), category("Allocator", "orange")])
 }
 
 impl Tables {
-    /// The tables, and for each stack of the profile its index in them.
+    /// The tables, and for each stack of the profile its index in the stack table.
     pub(super) fn of(profile: &Profile) -> (Tables, Vec<u32>) {
         let mut tables = Tables {
             string_array: Vec::new(),
@@ -119,7 +120,7 @@ impl Tables {
         (tables, stacks)
     }
 
-    /// Index of a text on one line.
+    /// Index of a text, shown on one line.
     fn string(&mut self, text: &str) -> usize {
         if let Some(index) = self.indices.get(text) {
             return *index;
@@ -144,7 +145,8 @@ impl Tables {
         }
     }
 
-    /// A frame for each line of a location; for each location these, outermost first. Last comes the frame of stacks that have none.
+    /// Adds a frame for each line of a location. Returns the frames of each location, outermost
+    /// first, and last the frame of stacks without locations.
     fn add_frames(&mut self, profile: &Profile) -> Vec<Vec<u32>> {
         let (functions, at) = functions(profile);
         let mut sources = HashMap::new();
@@ -190,7 +192,7 @@ impl Tables {
         table.length += 1;
     }
 
-    /// Every stack with its callers, each once.
+    /// Adds every stack with its callers, each once.
     fn add_stacks(&mut self, profile: &Profile, frames: &[Vec<u32>]) -> Vec<u32> {
         let no_stack = &frames[frames.len() - 1];
         let trie = Trie::of(profile.stacks.iter().map(|stack| {
@@ -202,7 +204,7 @@ impl Tables {
         table.length = trie.nodes.len();
         table.frame = trie.nodes.iter().map(|node| node.frame).collect();
         table.prefix = trie.nodes.iter().map(|node| node.caller).collect();
-        // Every stack has a frame, if only that of those without.
+        // Every stack has a frame, since stacks without locations have `NO_STACK`.
         trie.leaves.into_iter().map(|leaf| leaf.unwrap_or(0)).collect()
     }
 }

@@ -16,7 +16,8 @@ fn at(value: &Value) -> usize {
     value.as_u64().unwrap() as usize
 }
 
-/// What the types of the format want: columns as long as their table says, indices that exist.
+/// Checks what the types of the format require: columns as long as their table says, indices that
+/// exist.
 fn check(file: &Value) {
     assert_eq!(file["meta"]["preprocessedProfileVersion"], VERSION);
     let shared = &file["shared"];

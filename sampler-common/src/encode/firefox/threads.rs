@@ -1,4 +1,4 @@
-//! A thread for each process: its allocations, and a marker for each of its stacks.
+//! One thread for each process: its allocations, and a marker for each of its stacks.
 
 use super::super::name;
 use super::MARKER;
@@ -14,7 +14,7 @@ pub(super) struct Process {
     stacks: Vec<usize>,
 }
 
-/// A marker from one time to another.
+/// Phase of a marker with a start and an end.
 const INTERVAL: u32 = 1;
 
 /// The processes by falling bytes: in the order of their first stack.
@@ -35,7 +35,8 @@ pub(super) fn processes(profile: &Profile) -> Vec<Process> {
     order
 }
 
-/// The thread of a process; `stacks` are the indices of all stacks, `marker` that of the markers' name.
+/// The thread of a process. `stacks` has the indices of all stacks, `marker` is the index of the
+/// markers' name.
 pub(super) fn thread<'a>(
     profile: &'a Profile,
     process: &Process,
@@ -124,7 +125,7 @@ struct Markers {
     data: Vec<Data>,
 }
 
-/// The numbers of a stack with their ends; an end that is infinite is left out.
+/// The numbers of a stack with the ends of their intervals; an infinite end is left out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Data {

@@ -1,9 +1,9 @@
-//! What profiling has cost, as the json format has it.
+//! The cost of profiling in the json format.
 
 use crate::cost::{Range, Report};
 use serde::{Deserialize, Serialize};
 
-/// The costs as the json format has them under `cost`.
+/// The cost in the form that the json format has under `cost`.
 pub fn cost(of: &Report) -> impl Serialize + use<> {
     CostObject::from(of)
 }
@@ -20,7 +20,7 @@ struct RangeObject {
 pub(super) struct CostObject {
     spent_ns: Option<RangeObject>,
     processor_ns: Option<RangeObject>,
-    /// Made of the two: not read back.
+    /// Computed from the two fields before, so it is not read back.
     #[serde(skip_deserializing)]
     share: Option<RangeObject>,
     daemon_ns: u64,
@@ -48,7 +48,7 @@ impl From<&Report> for CostObject {
 }
 
 impl CostObject {
-    /// Back again.
+    /// Converts the object back to a report.
     ///
     /// # Errors
     /// If a number makes no sense.

@@ -1,7 +1,8 @@
-//! Reading back what the json format holds: saved profiles, to be compared.
+//! Reads profiles that were saved in the json format, for comparisons.
 //!
-//! All numbers come back as they were. Mappings, file offsets and lines are not in the format: every function is a
-//! location of its own. Keys that are not known are passed over; what files of older versions lack has a default.
+//! All numbers come back as they were. The format has no mappings, file offsets and lines: every
+//! function is a location of its own. Unknown keys are ignored. Keys that files of older versions
+//! lack have a default.
 
 mod frames;
 mod quantity;
@@ -21,15 +22,15 @@ use crate::source::{SampleSource, SampleSources, SourceGroup};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Text that is no profile; the message is one line with the remedy.
+/// The error for text that is no profile; the message is one line with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no profile in json: {0} (save one: sampler profile --json -o FILE)")]
 pub struct ReadError(String);
 
-/// The profile that `text`, one object, holds.
+/// Reads the profile of `text`, which is one object.
 ///
 /// # Errors
-/// If it is no json, lacks something, or holds a number that makes no sense.
+/// If `text` is no json, lacks a key, or has a number that makes no sense.
 pub fn read(text: &str) -> Result<Profile, ReadError> {
     let object: ProfileObject =
         serde_json::from_str(text).map_err(|error| ReadError(error.to_string()))?;
@@ -112,7 +113,7 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
         let within = |error: String| format!("stack {index}: {error}");
         stacks.push(Stack {
             pid: stack.pid,
-            // Written root first.
+            // Frames are written root first.
             locations: stack.frames.into_iter().rev().map(|name| frames.location(name)).collect(),
             row: row(stack.strata, &stack.clusters, &reference).map_err(within)?,
             quantities: quantities(&stack.quantities, confidence).map_err(within)?,
@@ -128,7 +129,7 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
         time_unix_ns: of.time_unix_ns,
         duration_ns: of.duration_ns,
         interval_bytes: of.interval_bytes,
-        // Where a process was sampled by stride the name is that of none.
+        // If a process was sampled by stride, the name is not that of an estimator.
         estimator: of
             .estimator
             .and_then(|name| Estimator::from_name(&name))

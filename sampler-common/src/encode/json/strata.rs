@@ -1,4 +1,5 @@
-//! Rows in strata, and the reference of a profile, as json has them. What has no samples is left out.
+//! Rows in strata, and the reference of a profile, in the json format. Parts without samples are
+//! left out.
 
 use super::{ExactObject, MomentsObject};
 use crate::estimate::{
@@ -31,7 +32,7 @@ struct StratumObject {
     inuse_rarest: f64,
 }
 
-/// Where the rate never changed there is one part.
+/// Whether the rate never changed, so that there is one part.
 fn is_constant(rarest: &f64) -> bool {
     *rarest == 0.0
 }

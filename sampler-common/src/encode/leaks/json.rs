@@ -1,4 +1,4 @@
-//! The json form of growth. Its keys are stable; `docs/formats.md` is the schema.
+//! The json form of growth. The keys are stable; `docs/formats.md` is the schema.
 
 use crate::estimate::{Median, Share};
 use crate::leaks::{Grown, Leak, Leaks};

@@ -9,7 +9,8 @@ use crate::sampling::{Design, Rate, Strategy};
 /// Blocks of 4 KiB.
 const STRATUM: Stratum = Stratum { process: 0, class: 9 };
 
-/// The stacks of a profile, of which some came, went, and were allocated altogether.
+/// The stacks of a profile with the given counts of samples that came, that went, and that came and
+/// went.
 fn leaks(profile: &Profile, counts: &[[u64; 3]]) -> Leaks {
     let rate = Rate::from_interval(fixture::INTERVAL_BYTES).unwrap();
     let sample = Sample::geometric(4096, rate);
@@ -119,7 +120,7 @@ fn the_first_sentence_answers_or_says_why_not() {
 #[test]
 fn of_a_python_program_the_python_function_is_named() {
     let mut of = growing();
-    // Leaf last.
+    // Frames are root first.
     let line = |function: &str, file: &str, line| Line {
         function: function.into(),
         file: file.into(),

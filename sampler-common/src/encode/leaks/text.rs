@@ -1,4 +1,5 @@
-//! What people read of growth in a terminal: the answer in a sentence, the figures behind it, then the stacks, the first of them in full.
+//! The text on growth for people: the answer in a sentence, its figures, then the stacks, the first
+//! of them in full.
 
 use crate::encode::callers::callers;
 use crate::encode::comparison::text::{LABEL, percent, signed};
@@ -11,18 +12,18 @@ use crate::profile::{Line, is_entry};
 use crate::units::{grouped, human_bytes, human_duration};
 use std::time::Duration;
 
-/// Narrower pages are written as this.
+/// Minimum width of a page; narrower pages get this width.
 const MIN_WIDTH: usize = 76;
-/// Stacks shown that are not known to grow, where none is.
+/// Stacks that are shown if no stack is known to grow.
 const MAX_CANDIDATES: usize = 3;
-/// Frames shown of the first stack, from the leaf.
+/// Frames that are shown of the first stack, from the leaf.
 const MAX_FRAMES: usize = 20;
 const INDENT: usize = 3;
-/// Columns of a function in the answer.
+/// Columns of a function in the answer's sentence.
 const MAX_SITE: usize = 60;
-/// Of fewer samples that came or went it is not said that nothing grows.
+/// With fewer samples that came or went, the text does not claim that nothing grows.
 const MIN_SAMPLES: u64 = 10;
-/// What functions of standard libraries begin with: those of containers allocate for their callers.
+/// Prefixes of functions of standard libraries, whose containers allocate for their callers.
 const LIBRARIES: [&str; 8] =
     ["std::", "__gnu_cxx::", "void std::", "alloc::", "core::", "<alloc::", "<core::", "<std::"];
 
@@ -65,7 +66,7 @@ pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
     out
 }
 
-/// What grows, how fast and since when; or why that is not known.
+/// The answer: what grows, how fast and since when, or why that is unknown.
 fn answer(of: &Leaks) -> String {
     let seconds = of.length_ns() as f64 / 1e9;
     let [came, went] = [of.total.came, of.total.went];
@@ -95,8 +96,10 @@ fn answer(of: &Leaks) -> String {
     )
 }
 
-/// The function that a person looks for, with its line: of a Python program its innermost Python function, else the first from the leaf that is neither
-/// an allocator's nor a standard library's.
+/// The function that a person looks for, with its line.
+///
+/// For a Python program the site is the innermost Python function. Else it is the first function
+/// from the leaf that is neither an allocator's nor a standard library's.
 fn site(frames: &[Line]) -> String {
     let own = || frames.iter().rev().filter(|line| !is_entry(&line.function));
     let is_library = |line: &&Line| LIBRARIES.iter().any(|of| line.function.starts_with(of));
@@ -128,7 +131,7 @@ fn verdict(of: &Leaks) -> String {
     }
 }
 
-/// What growth may have been overlooked.
+/// How much growth may have been missed.
 fn missed(of: &Leaks) -> String {
     let seconds = of.length_ns() as f64 / 1e9;
     let other = if of.growing == 0 { "a stack" } else { "any other stack" };
@@ -143,7 +146,7 @@ fn missed(of: &Leaks) -> String {
     text
 }
 
-/// A stack: its growth, what it does with its memory, where it is allocated.
+/// The entry of a stack: its growth, the fate of its memory, its call site.
 fn entry(leak: &Leak, index: usize, of: &Leaks, width: usize) -> String {
     let Grown { growth, came, went, held, .. } = &leak.grown;
     let seconds = of.length_ns() as f64 / 1e9;
@@ -182,7 +185,8 @@ fn kept(of: Share) -> String {
     )
 }
 
-/// `age       half of it over 28.1 s (25.0 s … 31.2 s), the oldest 59.0 s`; `None` where nothing is held.
+/// `age       half of it over 28.1 s (25.0 s … 31.2 s), the oldest 59.0 s`; `None` if nothing is
+/// held.
 fn age(of: &Grown) -> Option<String> {
     let Median { value, low, high } = of.age;
     let age = |ns: f64| human_duration(Duration::from_nanos(ns as u64));
@@ -216,7 +220,7 @@ fn in_full(frames: &[Line], width: usize) -> String {
     }
 }
 
-/// `server.cpp:88`, empty if it is not known.
+/// `server.cpp:88`, empty if unknown.
 fn place(line: &Line) -> String {
     match (line.file.as_str(), line.line) {
         ("", _) => String::new(),
@@ -229,7 +233,7 @@ fn bytes(value: f64) -> String {
     signed(value, human_bytes)
 }
 
-/// The growth as a rate, with its ends.
+/// The growth as a rate, with the ends of its interval.
 fn speed(of: &Growth, seconds: f64) -> String {
     if of.low < 0.0 {
         return format!("at most {}", rate(of.high, seconds));
@@ -237,7 +241,7 @@ fn speed(of: &Growth, seconds: f64) -> String {
     format!("{} … {}", rate(of.low, seconds), rate(of.high, seconds))
 }
 
-/// `207 KiB/s`; slow ones by the minute or the hour.
+/// `207 KiB/s`; slow rates by the minute or the hour.
 fn rate(bytes: f64, seconds: f64) -> String {
     let per_second = if seconds > 0.0 { bytes / seconds } else { 0.0 };
     match per_second {

@@ -1,7 +1,8 @@
-//! OTLP profiles, OpenTelemetry's signal for profiles (in development): the message `ProfilesData`, as collectors store it.
+//! OTLP profiles, OpenTelemetry's signal for profiles (in development): the message `ProfilesData`,
+//! as collectors store it.
 //!
-//! A process is a resource, a quantity a profile. A sample's interval stands in its attributes, which nothing adds up; what the profile is about
-//! stands in those of the scope.
+//! A process is a resource, a quantity is a profile. The attributes of a sample have its interval,
+//! and no tool adds attributes up. The attributes of the scope have the description of the profile.
 
 mod pushed;
 mod tables;
@@ -24,7 +25,7 @@ use prost::Message;
 use std::io::{self, Write};
 use tables::Tables;
 
-/// Writes `ProfilesData`. Rows that round to 0 of a quantity are left out of its profile.
+/// Writes `ProfilesData`. The profile of a quantity leaves out rows that round to 0.
 pub struct Otlp;
 
 impl Encode for Otlp {
@@ -33,7 +34,7 @@ impl Encode for Otlp {
     }
 }
 
-/// The profile as the message that the file holds.
+/// The profile as a `ProfilesData` message.
 pub fn message(profile: &profile::Profile) -> ProfilesData {
     let (mut tables, stacks) = Tables::of(profile);
     let header = header(profile);
@@ -50,7 +51,7 @@ pub fn message(profile: &profile::Profile) -> ProfilesData {
     ProfilesData { resource_profiles, dictionary: Some(tables.finish()) }
 }
 
-/// What a process is called, by OpenTelemetry's semantic conventions.
+/// Attributes of a process by OpenTelemetry's semantic conventions.
 fn process(profile: &profile::Profile, pid: u32) -> Vec<KeyValue> {
     let mut attributes = vec![attribute("process.pid", Value::IntValue(i64::from(pid)))];
     if let Some(name) = profile.process_names.get(&pid).filter(|name| !name.exe.is_empty()) {
@@ -75,7 +76,7 @@ fn processes(profile: &profile::Profile) -> Vec<(u32, Vec<usize>)> {
     order
 }
 
-/// Indices into [`SAMPLE_TYPES`]: tools show the first.
+/// Indices into [`SAMPLE_TYPES`] in the order of the profiles: tools show the first profile.
 fn order(kind: Kind) -> [usize; 4] {
     match kind {
         Kind::Alloc => [1, 0, 3, 2],
@@ -116,7 +117,7 @@ fn one_profile(
     }
 }
 
-/// A number with the ends of its interval; an end that is infinite is left out.
+/// A number with the ends of its interval; an infinite end is left out.
 fn sample(estimate: &Estimate, unit: &str, stack: i32, tables: &mut Tables) -> Option<Sample> {
     let Estimate { value, low, high, samples, .. } = *estimate;
     let value = value.round() as i64;
@@ -140,7 +141,7 @@ fn attribute(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.into(), value: Some(AnyValue { value: Some(value) }) }
 }
 
-/// What the profile is about: how it was made, totals, losses, cost, notes.
+/// The description of the profile: method, totals, losses, cost, notes.
 fn header(profile: &profile::Profile) -> Vec<KeyValue> {
     let text = |key: &str, text: &str| attribute(key, Value::StringValue(text.into()));
     let number = |key: String, number: f64| attribute(&key, Value::DoubleValue(number));

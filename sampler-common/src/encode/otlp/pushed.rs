@@ -1,8 +1,15 @@
-//! Pushes as requests for `ProfilesService/Export`: a service is a resource, a quantity a profile.
+//! Pushes as requests for `ProfilesService/Export`: a service is a resource, a quantity is a
+//! profile.
 //!
-//! Rules of receivers that the published proto does not have: Pyroscope makes labels of the attributes of samples, scopes and resources, so that only
-//! resources have any; Parca refuses a whole request for one profile without samples, and takes a profile that has a duration for a difference. Addresses are
-//! those of the file, in mappings from 0 to the end: Pyroscope's symbolizer takes the address as it is, Parca's does no arithmetic on such mappings.
+//! Receivers have rules beyond the published proto:
+//!
+//! - Pyroscope makes labels of the attributes of samples, scopes and resources, so only resources
+//!   have attributes.
+//! - Parca refuses a whole request if one profile has no samples. It takes a profile with a
+//!   duration for a difference.
+//!
+//! Addresses are those of the file, in mappings from 0 to the end. Pyroscope's symbolizer takes the
+//! address as it is, and Parca's does no arithmetic on such mappings.
 
 use super::message::{
     AnyValue, ExportResponse, KeyValue, Location, Mapping, Profile, ProfilesData, Resource,
@@ -16,12 +23,12 @@ use prost::Message as _;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most bytes of a request, not compressed: receivers over gRPC take 4 MiB.
+/// Maximum bytes of a request, not compressed: receivers over gRPC take 4 MiB.
 pub const MAX_REQUEST_BYTES: usize = (4 << 20) - (64 << 10);
-/// Most samples of a profile: Pyroscope takes 16,000.
+/// Maximum samples of a profile: Pyroscope takes 16,000.
 pub const MAX_SAMPLES: usize = 16_000;
 
-/// OpenTelemetry's own identifier of a file.
+/// OpenTelemetry's attribute for its own identifier of a file.
 const HTLHASH: &str = "process.executable.build_id.htlhash";
 
 /// A request, encoded.
@@ -29,12 +36,12 @@ const HTLHASH: &str = "process.executable.build_id.htlhash";
 pub struct Request {
     /// `ExportProfilesServiceRequest`.
     pub bytes: Vec<u8>,
-    /// Profiles in it.
+    /// Number of profiles in the request.
     pub profiles: u64,
 }
 
-/// The requests that carry a push; none if there is nothing in it. `next_id` makes the id of each profile, by which a receiver recognizes one that comes
-/// twice.
+/// The requests that carry a push; none if the push is empty. `next_id` makes the id of each
+/// profile, by which a receiver recognizes a duplicate.
 pub fn requests(push: &Push, mut next_id: impl FnMut() -> [u8; 16]) -> Vec<Request> {
     requests_within(push, (MAX_REQUEST_BYTES, MAX_SAMPLES), &mut next_id)
 }
@@ -60,14 +67,16 @@ fn requests_within(
     parts.into_iter().map(request).collect()
 }
 
-/// What a receiver says in its answer that it did not take: how many profiles, and why. `None`: it took all, or the answer is none.
+/// Number of profiles that a receiver rejected, and the reason, from its answer. `None`: it took
+/// all profiles, or the answer is not of the protocol.
 pub fn rejected(answer: &[u8]) -> Option<(u64, String)> {
     let partial = ExportResponse::decode(answer).ok()?.partial_success?;
     let profiles = u64::try_from(partial.rejected_profiles).ok().filter(|profiles| *profiles > 0);
     profiles.map(|profiles| (profiles, partial.error_message))
 }
 
-/// How long a receiver over gRPC wants to be left alone, by the details of its status. Without, it may be out of room for ever.
+/// Time that a gRPC receiver asks a sender to wait, from the details of its status. Without the
+/// detail, the receiver may be out of room for ever.
 pub fn retry_delay(details: &[u8]) -> Option<Duration> {
     let details = Status::decode(details).ok()?.details;
     let info = details.iter().find(|of| of.type_url.ends_with("/google.rpc.RetryInfo"))?;
@@ -76,7 +85,7 @@ pub fn retry_delay(details: &[u8]) -> Option<Duration> {
     Some(Duration::from_secs(seconds.ok()?).saturating_add(Duration::from_nanos(nanos.ok()?)))
 }
 
-/// A request as it grows.
+/// A request under construction.
 struct Builder<'a> {
     push: &'a Push,
     tables: Tables,
@@ -86,7 +95,7 @@ struct Builder<'a> {
     stacks: HashMap<&'a [u32], i32>,
 }
 
-/// By what a location is found again: mapping, address, and functions with lines.
+/// Key of a location: mapping, address, and functions with lines.
 type LocationKey = (i32, u64, Vec<(i32, i64)>);
 
 impl<'a> Builder<'a> {
@@ -126,14 +135,14 @@ impl<'a> Builder<'a> {
         ProfilesData { resource_profiles, dictionary: Some(self.tables.finish()) }
     }
 
-    /// Bytes and objects of a service, where there are any.
+    /// Profiles of bytes and objects of a service, without empty ones.
     fn profiles(
         &mut self,
         stacks: &'a [Stack],
         next_id: &mut dyn FnMut() -> [u8; 16],
     ) -> Vec<Profile> {
         let push = self.push;
-        // Bytes first: tools show the first.
+        // Bytes first: tools show the first profile.
         let types = match push.kind {
             Kind::Alloc => [1, 0],
             Kind::Live | Kind::Peak | Kind::Mapped => [3, 2],

@@ -1,4 +1,4 @@
-//! The dictionary: each entry once, entry 0 of every table empty.
+//! The dictionary: each entry once; entry 0 of every table is empty.
 
 use super::super::NO_STACK;
 use super::super::address::Space;
@@ -9,25 +9,25 @@ use super::message::{
 use crate::profile::{self, Profile};
 use std::collections::HashMap;
 
-/// Attributes of the semantic conventions.
+/// Attribute names of the semantic conventions.
 pub(super) const BUILD_ID: &str = "process.executable.build_id.gnu";
 const FRAME_TYPE: &str = "profile.frame.type";
 
-/// A dictionary as it grows.
+/// A dictionary under construction.
 pub(super) struct Tables {
     strings: Vec<String>,
     string_indices: HashMap<String, i32>,
     functions: Vec<Function>,
     function_indices: HashMap<(i32, i32), i32>,
     attributes: Vec<KeyValueAndUnit>,
-    /// By key, value and unit; texts by their index.
+    /// Indices of attributes by key, value and unit; texts by the index of their string.
     attribute_indices: HashMap<(i32, Known, i32), i32>,
     mappings: Vec<Mapping>,
     locations: Vec<Location>,
     stacks: Vec<Stack>,
 }
 
-/// A value by which an attribute is found again.
+/// A value as part of an attribute's key in `attribute_indices`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Known {
     Text(i32),
@@ -36,7 +36,7 @@ enum Known {
 }
 
 impl Tables {
-    /// Entry 0 of each table.
+    /// Tables with only entry 0.
     pub(super) fn empty() -> Tables {
         Tables {
             strings: vec![String::new()],
@@ -51,7 +51,7 @@ impl Tables {
         }
     }
 
-    /// The dictionary of a profile, and the index of each of its stacks.
+    /// The dictionary of a profile, and the index of each of the profile's stacks.
     pub(super) fn of(profile: &Profile) -> (Tables, Vec<i32>) {
         let mut tables = Tables::empty();
         tables.add_locations(profile);
@@ -124,7 +124,7 @@ impl Tables {
         }
     }
 
-    /// The kind of every frame here.
+    /// Index of the attribute with the frame type, which all frames share.
     pub(super) fn native(&mut self) -> i32 {
         self.attribute(FRAME_TYPE, Value::StringValue("native".into()), "")
     }
@@ -141,7 +141,7 @@ impl Tables {
         self.locations.len() as i32 - 1
     }
 
-    /// Index of a new stack; one without locations gets one that says so.
+    /// Index of a new stack. A stack without locations gets the location `NO_STACK`.
     pub(super) fn stack(&mut self, mut location_indices: Vec<i32>) -> i32 {
         if location_indices.is_empty() {
             location_indices.push(self.no_stack());
@@ -177,7 +177,8 @@ impl Tables {
         indices
     }
 
-    /// The location of stacks that have none. They are one stack, so that this is called once.
+    /// The location of stacks without locations. All such stacks are one stack, so this function is
+    /// called once.
     fn no_stack(&mut self) -> i32 {
         let line = profile::Line { function: NO_STACK.into(), ..profile::Line::default() };
         let lines = vec![self.line(&line)];

@@ -17,7 +17,7 @@ fn shown(value: &Option<AnyValue>) -> String {
     }
 }
 
-/// What the comments of the published proto demand of a dictionary and of those who refer to it.
+/// Checks what the comments of the published proto require of a dictionary and of references to it.
 fn check(data: &ProfilesData) {
     let Dictionary {
         mapping_table,
@@ -98,7 +98,7 @@ fn names(data: &ProfilesData, stack: i32) -> Vec<String> {
     names
 }
 
-/// A reader's view.
+/// The data as a reader would show it.
 fn raw(data: &ProfilesData) -> String {
     let dictionary = data.dictionary.as_ref().unwrap();
     let text = |index: i32| dictionary.string_table[index as usize].as_str();

@@ -1,4 +1,4 @@
-//! What the packets of the trace refer to: strings, mappings, frames, stacks.
+//! Interned data that the packets of the trace refer to: strings, mappings, frames, stacks.
 
 use super::super::address::Space;
 use super::super::{NO_STACK, name};
@@ -14,7 +14,7 @@ struct Strings {
 }
 
 impl Strings {
-    /// The iid of some bytes; 0 for none.
+    /// The iid of some bytes; 0 for no bytes.
     fn iid(&mut self, bytes: Vec<u8>) -> u64 {
         if bytes.is_empty() {
             return 0;
@@ -31,7 +31,7 @@ impl Strings {
     }
 }
 
-/// Everything but the stacks; for each stack its frames' iids, outermost first.
+/// All interned data except the stacks, and for each stack the iids of its frames, outermost first.
 pub(super) fn of(profile: &Profile) -> (InternedData, Vec<Vec<u64>>) {
     let (mut names, mut files) = (Strings::default(), Strings::default());
     let (mut build_ids, mut paths) = (Strings::default(), Strings::default());
@@ -95,7 +95,7 @@ pub(super) fn callstacks(start: u64, stacks: &[Vec<u64>]) -> Vec<Callstack> {
     each.map(|(iid, frame_ids)| Callstack { iid, frame_ids: frame_ids.clone() }).collect()
 }
 
-/// The bytes of a build id in hex; none of anything else.
+/// The bytes of a build id in hex; no bytes for other text.
 fn raw(build_id: &str) -> Vec<u8> {
     let digits: Option<Vec<u8>> =
         build_id.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();

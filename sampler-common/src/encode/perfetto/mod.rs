@@ -1,8 +1,11 @@
-//! A Perfetto trace (<https://ui.perfetto.dev>) with a heap profile, as heapprofd would write it.
+//! A Perfetto trace (<https://ui.perfetto.dev>) with a heap profile, in the form that heapprofd
+//! writes.
 //!
-//! Heap samples have no place for an interval: each process has, beside its heap, one with the low and one with the high ends of its
-//! stacks' intervals. Where Perfetto adds ends up they come to lie further apart than the interval of the sum: too wide, never too narrow.
-//! An instant on a track of its own says what the profile is about; time 0 is when sampling began.
+//! Heap samples have no place for an interval. So each process has three heaps: one with the
+//! estimates, one with the low ends and one with the high ends of its stacks' intervals. Sums of
+//! ends, as Perfetto makes them, are further apart than the interval of the sum: too wide, never
+//! too narrow. An instant on a track of its own has the description of the profile. Time 0 is the
+//! start of sampling.
 
 mod interned;
 
@@ -21,13 +24,13 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Samples and stacks in a packet: readers hold a packet in memory.
+/// Samples and stacks in a packet; readers hold a whole packet in memory.
 const PER_PACKET: usize = 10_000;
-/// All packets are of one sequence.
+/// All packets belong to one sequence.
 const SEQUENCE: u32 = 1;
 const BEGINS: u32 = 1;
 const GOES_ON: u32 = 2;
-/// Real time, coarse monotonic time, boot time.
+/// Clocks: real time, coarse monotonic time, boot time.
 const REAL_TIME: u32 = 1;
 const MONOTONIC_COARSE: u32 = 4;
 const BOOT_TIME: u32 = 6;
@@ -37,7 +40,7 @@ const INSTANT: i32 = 3;
 /// Writes the trace.
 pub struct Perfetto;
 
-/// Which numbers a heap holds.
+/// The numbers that a heap has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heap {
     Estimates,
@@ -84,7 +87,7 @@ fn write_packet(packet: TracePacket, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&Trace { packet: vec![packet] }.encode_to_vec())
 }
 
-/// The track with what the profile is about.
+/// The track with the description of the profile.
 fn about(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let track = TrackDescriptor { uuid: TRACK, name: "sampler".into() };
     let now = profile.duration_ns;
@@ -126,7 +129,7 @@ fn heaps(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             }
         }
     }
-    // Readers take it in once one comes that nothing follows.
+    // Readers accept the dumps once one comes that is marked as the last.
     write_dumps(profile, Vec::new(), false, index, out)
 }
 
@@ -162,7 +165,7 @@ fn heap_name(kind: Kind, heap: Heap) -> String {
     }
 }
 
-/// The numbers of a stack. The iid of a stack is one more than its index.
+/// The numbers of a stack. The iid of a stack is its index plus 1.
 fn sample(profile: &Profile, heap: Heap, index: usize) -> HeapSample {
     let stack = &profile.stacks[index];
     let callstack_id = index as u64 + 1;
@@ -185,7 +188,8 @@ fn estimates(kind: Kind, of: &Quantities, callstack_id: u64) -> HeapSample {
             ..HeapSample::default()
         };
     }
-    // Two estimates: that of what is held may be the larger one. What is unreleased is to be that.
+    // Allocated and held are two estimates, and the held one may be larger. Tools compute
+    // unreleased memory as their difference, which has to be the held one.
     let allocated = whole(alloc_space).max(held);
     let count = whole(alloc_objects).max(held_count);
     HeapSample {
@@ -198,7 +202,7 @@ fn estimates(kind: Kind, of: &Quantities, callstack_id: u64) -> HeapSample {
     }
 }
 
-/// One end of what the kind asks for; nothing where it is infinite.
+/// One end of the quantities of the profile's kind; 0 if the end is infinite.
 fn ends(
     profile: &Profile,
     stack: &Stack,
@@ -214,7 +218,7 @@ fn ends(
     }
 }
 
-/// Whether a sample says anything: what rounds to nothing is left out.
+/// Whether a sample has a number other than 0 after rounding.
 fn is_some(of: &HeapSample) -> bool {
     of.self_allocated + of.alloc_count + of.self_max() + of.self_max_count > 0
 }

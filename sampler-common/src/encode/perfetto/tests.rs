@@ -7,7 +7,7 @@ fn decoded(profile: &Profile) -> Trace {
     Trace::decode(&fixture::encoded(&Perfetto, profile)[..]).unwrap()
 }
 
-/// What a reader knows once it has read all.
+/// The state of a reader after the whole trace.
 #[derive(Default)]
 struct Read {
     functions: HashMap<u64, String>,
@@ -18,7 +18,8 @@ struct Read {
     dumps: Vec<ProcessHeapSamples>,
 }
 
-/// Reads as trace_processor does (`profile_module.cc`, `stack_profile_sequence_state.cc`), and checks what it would count as an error.
+/// Reads as trace_processor does (`profile_module.cc`, `stack_profile_sequence_state.cc`), and
+/// fails where trace_processor would count an error.
 fn read(trace: &Trace) -> Read {
     let mut of = Read::default();
     let text = |entry: &message::InternedString| {
@@ -68,7 +69,7 @@ fn names(of: &Read, stack: u64) -> Vec<&str> {
     of.stacks[&stack].iter().map(name).collect()
 }
 
-/// A reader's view.
+/// The trace as a reader would show it.
 fn raw_text(profile: &Profile) -> String {
     let trace = decoded(profile);
     let of = read(&trace);

@@ -1,7 +1,7 @@
-//! The pprof format: gzipped `profile.proto`, as `go tool pprof` and its relatives read it.
+//! The pprof format: gzipped `profile.proto`, as `go tool pprof` and related tools read it.
 //!
-//! It has no room for intervals; the totals' are in its comments (`pprof -comments`). Values are
-//! estimates rounded to integers.
+//! The format has no room for intervals; the comments have those of the totals (`pprof -comments`).
+//! Values are estimates rounded to integers.
 
 mod pushed;
 mod tables;
@@ -29,8 +29,10 @@ pub const SAMPLE_TYPES: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
-/// Writes the pprof format. A sample has the labels `pid` (a number) and `comm` unless processes are merged; rows that
-/// round to 0 in all four quantities are left out.
+/// Writes the pprof format.
+///
+/// A sample has the labels `pid` (a number) and `comm` unless processes are merged. Rows that round
+/// to 0 in all four quantities are left out.
 pub struct Pprof;
 
 impl Encode for Pprof {
@@ -42,7 +44,7 @@ impl Encode for Pprof {
     }
 }
 
-/// The profile as the message that the file holds.
+/// The profile as a `profile.proto` message.
 pub fn message(profile: &Profile) -> message::Profile {
     let mut tables = Tables::default();
     let space = Space::of(profile);
@@ -78,7 +80,7 @@ pub fn message(profile: &Profile) -> message::Profile {
         Kind::Alloc => "alloc_space",
         Kind::Live | Kind::Peak | Kind::Mapped => "inuse_space",
     });
-    // Else every tool would say that malloc allocates everything.
+    // Without `drop_frames` every tool would attribute everything to malloc.
     let drop_frames = tables.string(&entry_pattern());
     message::Profile {
         sample_type,
@@ -86,7 +88,8 @@ pub fn message(profile: &Profile) -> message::Profile {
         mapping,
         location,
         time_nanos: signed(profile.time_unix_ns),
-        // Of a profile since attach it is 0, as in Go: collectors take any other one for the length of a difference.
+        // 0 for a profile since attach, as in Go: collectors take any other value for the length of
+        // a difference.
         duration_nanos: if profile.is_windowed() { signed(profile.duration_ns) } else { 0 },
         period_type,
         period: signed(profile.interval_bytes),
@@ -98,7 +101,7 @@ pub fn message(profile: &Profile) -> message::Profile {
     }
 }
 
-/// The format counts in `i64`; beyond it a number stops at its end rather than turn negative.
+/// A value as the format's `i64`; larger values saturate rather than turn negative.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -117,7 +120,7 @@ fn mappings(profile: &Profile, space: &Space, tables: &mut Tables) -> Vec<messag
                 file_offset: range.file_offset,
                 filename: tables.string(&mapping.path),
                 build_id: tables.string(&mapping.build_id),
-                // Every frame has a name here, if only its offset: tools must not look again.
+                // Every frame has a name, if only its offset, so that tools do not symbolize again.
                 has_functions: true,
                 ..message::Mapping::default()
             }
@@ -162,7 +165,8 @@ fn sample_of(profile: &Profile, stack: &Stack, tables: &mut Tables) -> message::
     }
 }
 
-/// What the format has no fields for: the intervals of the totals, the exact totals, what was lost, the notes.
+/// Facts without fields in the format: the intervals of the totals, the exact totals, losses,
+/// notes.
 pub(super) fn comments(profile: &Profile) -> Vec<String> {
     let percent = profile.confidence.level() * 100.0;
     let interval = |name: &str, Quantity { estimate, .. }: &Quantity, unit: &str| {

@@ -1,6 +1,7 @@
 //! Pushes in the pprof format: a profile for each service, with the quantities of its kind only.
 //!
-//! A receiver makes series of the sample types and of text labels of samples; there are none of the latter.
+//! A receiver makes series of the sample types and of the text labels of samples, so samples have
+//! no text labels.
 
 use super::message::{Location, Mapping, Profile, Sample, ValueType};
 use super::tables::Tables;
@@ -11,11 +12,12 @@ use crate::profile::{Kind, Line, entry_pattern};
 use prost::Message as _;
 use std::collections::HashMap;
 
-/// Most samples of a profile, and most bytes of one that is not compressed: Pyroscope takes no more.
+/// Maximum samples of a profile, and maximum bytes of an uncompressed one: Pyroscope takes no more.
 const MAX_SAMPLES: usize = 16_000;
 const MAX_BYTES: usize = 4 << 20;
 
-/// The profiles that carry a push, encoded and not compressed, each with its service, an index; none of services that have nothing.
+/// The profiles that carry a push, encoded and not compressed, each with the index of its service.
+/// Services without samples have none.
 pub fn profiles(push: &Push) -> Vec<(u32, Vec<u8>)> {
     profiles_within(push, (MAX_BYTES, MAX_SAMPLES))
 }
@@ -33,13 +35,14 @@ fn profiles_within(push: &Push, (max_bytes, max_samples): (usize, usize)) -> Vec
     parts.into_iter().map(|(service, profile)| (service, profile.encode_to_vec())).collect()
 }
 
-/// A profile as it grows.
+/// A profile under construction.
 #[derive(Default)]
 struct Builder {
     tables: Tables,
     mappings: Vec<Mapping>,
     locations: Vec<Location>,
-    /// Ids by file, and by frame; `None`: what has no stack.
+    /// Mapping ids by file, and location ids by frame; `None`: the location of rows without a
+    /// stack.
     mapping_ids: HashMap<u32, u64>,
     location_ids: HashMap<Option<u32>, u64>,
 }
@@ -70,14 +73,14 @@ impl Builder {
             period: signed(push.interval_bytes),
             comment: Vec::new(),
             default_sample_type: self.tables.string(types[1].0),
-            // Else every tool would say that malloc allocates everything.
+            // Without `drop_frames` every tool would attribute everything to malloc.
             drop_frames: self.tables.string(&entry_pattern()),
             function: self.tables.functions,
             string_table: self.tables.strings,
         }
     }
 
-    /// A row; none if it has rounded to nothing.
+    /// The sample of a row; `None` if the row rounds to 0.
     fn sample(&mut self, push: &Push, stack: &Stack) -> Option<Sample> {
         let [space, objects] = stack.values(push.kind);
         if space == 0 && objects == 0 {

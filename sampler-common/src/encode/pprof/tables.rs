@@ -8,7 +8,7 @@ pub(super) struct Tables {
     pub(super) strings: Vec<String>,
     pub(super) functions: Vec<message::Function>,
     string_indices: HashMap<String, i64>,
-    /// By string indices of name and file.
+    /// Ids by the string indices of name and file.
     function_ids: HashMap<(i64, i64), u64>,
 }
 
@@ -20,7 +20,7 @@ impl Default for Tables {
             string_indices: HashMap::new(),
             function_ids: HashMap::new(),
         };
-        // The format wants the empty string first.
+        // The format requires the empty string first.
         tables.string("");
         tables
     }

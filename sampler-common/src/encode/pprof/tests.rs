@@ -11,7 +11,7 @@ fn decoded(profile: &Profile) -> message::Profile {
     message::Profile::decode(&bytes[..]).unwrap()
 }
 
-/// A reader's view, in the manner of `pprof -raw`.
+/// The profile as a reader would show it, in the manner of `pprof -raw`.
 fn raw(profile: &message::Profile) -> String {
     let text = |index: i64| &profile.string_table[index as usize];
     let value = |label: &message::Label| match label.str {
@@ -78,7 +78,7 @@ fn raw(profile: &message::Profile) -> String {
     out
 }
 
-/// What `profile.CheckValid` of the reference implementation wants.
+/// Checks what `profile.CheckValid` of the reference implementation requires.
 fn check(profile: &message::Profile) {
     assert_eq!(profile.string_table[0], "");
     let strings = 0..profile.string_table.len() as i64;

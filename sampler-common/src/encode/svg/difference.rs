@@ -1,4 +1,5 @@
-//! The differential flame graph: how wide a frame is says how much there is of it, its color whether it has changed by more than chance.
+//! The differential flame graph. A frame's width is its amount; its color says whether it has
+//! changed by more than chance.
 
 use super::super::comparison::text as table;
 use super::super::comparison::text::signed;
@@ -13,11 +14,12 @@ use crate::estimate::{Difference, Moments};
 use crate::units::{grouped, human_bytes};
 use std::io::{self, Write};
 
-/// Writes the flame graph of what changed. A frame is as wide as the larger sides of its stacks together, so that what has gone is there too.
+/// Writes the flame graph of what changed. The width of a frame is the sum of its stacks' larger
+/// sides, so that disappeared stacks are drawn too.
 ///
-/// A frame's interval is made of the summed moments of its stacks. All frames drawn are tested together
-/// ([`crate::comparison::Judge::changed`]): a frame's color says that its sum has changed, and may do so where
-/// none of its stacks has samples enough to tell.
+/// A frame's interval is made from the summed moments of its stacks. All drawn frames are tested
+/// together ([`crate::comparison::Judge::changed`]). A frame's color says that its sum has changed.
+/// That can be so even if none of its stacks has samples enough to tell.
 pub fn difference(of: &Comparison, rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
     let judge = &rows.judge;
     let larger = |pair: &[Moments; 2]| judge.values(pair).into_iter().fold(0.0, f64::max);
@@ -68,7 +70,7 @@ fn head(
     lines
 }
 
-/// What the colors mean.
+/// The legend of the colors.
 fn legend(y: usize, is_same: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<g class=\"legend\">")?;
     let entries = [(3, "up", "more in B"), (123, "down", "less in B"), (243, "same", is_same)];
@@ -86,7 +88,7 @@ fn legend(y: usize, is_same: &str, out: &mut dyn Write) -> io::Result<()> {
 struct Picture {
     page: Page,
     per_second: bool,
-    /// What is said of frames that have not changed.
+    /// Label of frames that have not changed.
     is_same: &'static str,
 }
 
@@ -163,7 +165,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// The fixture, and the same with one stack gone.
+    /// Compares the fixture with a copy that lacks one stack.
     fn changed() -> String {
         let (a, mut b) = (fixture::profile(Kind::Alloc), fixture::profile(Kind::Alloc));
         b.stacks.remove(1);
@@ -204,7 +206,8 @@ mod tests {
         assert!(text.contains("frames    0 of "), "{text}");
     }
 
-    /// A since attach, and B since attach a second later: whatever was sampled in between was allocated in between.
+    /// A is since attach, and B since attach a second later: samples between A and B were allocated
+    /// between A and B.
     #[test]
     fn what_was_allocated_in_between_is_no_chance() {
         let a = fixture::profile(Kind::Alloc);

@@ -1,8 +1,9 @@
-//! The flame graph: one SVG that needs nothing else.
+//! The flame graph: one SVG file without references to others.
 //!
-//! A picture for whoever only shows pictures; in a browser it zooms (click, Enter), searches (/) and is walked with the arrow keys, in
-//! light and dark. The title of every frame has its number with its interval, made of summed moments. The text and the numbers
-//! are in elements and attributes only: the script is the same in every file.
+//! Viewers that show only pictures show a picture. In a browser it zooms (click, Enter), searches
+//! (/) and moves with the arrow keys, in light and dark mode. The title of every frame has its
+//! number with its interval, made from summed moments. Text and numbers are in elements and
+//! attributes only: the script is the same in every file.
 
 mod difference;
 mod page;
@@ -23,11 +24,12 @@ use crate::units::grouped;
 use page::{CLASSES, COLORS, COLUMNS, Drawn, LABEL, NAME, Page, ROW, close, open};
 use std::io::{self, Write};
 
-/// Frames drawn; those with least are left out, and counted.
+/// Maximum number of drawn frames; the smallest others are left out, and counted.
 pub const MAX_FRAMES: usize = 5000;
-/// Writes the flame graph: callers below, siblings by name, as wide as what was allocated under them.
+/// Writes the flame graph: callers below, siblings by name. The width of a frame is what was
+/// allocated under it.
 pub struct FlameGraph {
-    /// What the width stands for.
+    /// The quantity that the width shows.
     pub measure: Measure,
 }
 
@@ -54,7 +56,7 @@ impl Encode for FlameGraph {
 }
 
 impl FlameGraph {
-    /// What the profile is about, as the table for people has it, and what is not drawn.
+    /// The description of the profile, as the text table has it, and what is not drawn.
     fn head(&self, profile: &Profile, tree: &Tree) -> io::Result<Vec<String>> {
         let mut text = Vec::new();
         Text { width: COLUMNS, color: false, rows: 0, stacks: 0 }.encode(profile, &mut text)?;
@@ -75,7 +77,7 @@ impl FlameGraph {
     }
 }
 
-/// Where frames are drawn.
+/// The picture that frames are drawn in.
 struct Picture<'a> {
     tree: &'a Tree<'a>,
     measure: Measure,
@@ -84,7 +86,7 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// What everything is in.
+    /// Draws the frame that contains all others.
     fn whole(&self, out: &mut dyn Write) -> io::Result<()> {
         let total = self.tree.total;
         let title = format!("all\n{}", self.numbers(&total));
@@ -132,7 +134,7 @@ impl Picture<'_> {
     }
 }
 
-/// Source line and module, as far as they are known.
+/// Source line and module, if known.
 fn place(function: Function) -> String {
     let module = escaped(function.module).into_owned();
     match (function.file, function.line) {
@@ -142,7 +144,8 @@ fn place(function: Function) -> String {
     }
 }
 
-/// By module, the same in every graph; what is in brackets is no code.
+/// The color of a function's module, the same in every graph. Names in brackets are no code and
+/// have a color of their own.
 fn color(function: Function) -> &'static str {
     if function.name.starts_with('[') { CLASSES[COLORS] } else { page::color(function.module) }
 }

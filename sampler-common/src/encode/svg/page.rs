@@ -3,37 +3,37 @@
 use super::super::xml::escaped;
 use std::io::{self, Write};
 
-/// Longest name in a title, characters.
+/// Maximum length of a name in a title, characters.
 pub(super) const NAME: usize = 2000;
-/// Longest name in a frame: no screen is wider.
+/// Maximum length of a name in a frame, since no screen is wider.
 pub(super) const LABEL: usize = 200;
 /// Height of a frame, and of a line of text.
 pub(super) const ROW: usize = 16;
-/// Columns of the text above: at 7.2 units a column it fits 1200.
+/// Columns of the text above the graph: at 7.2 units a column they fit into 1200 units.
 pub(super) const COLUMNS: usize = 120;
-/// Colors for modules; the next one is for what is no function.
+/// Number of colors for modules. Class number `COLORS` is for names that are no functions.
 pub(super) const COLORS: usize = 8;
 /// Classes of the style sheet.
 pub(super) const CLASSES: [&str; COLORS + 1] =
     ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
 
-/// One frame, laid out; label and title are escaped.
+/// One frame with its layout; label and title are escaped.
 pub(super) struct Drawn<'a> {
     pub(super) depth: usize,
     pub(super) start: f64,
     pub(super) width: f64,
-    /// Of the interval, as far as the width is an estimate.
+    /// Ends of the interval, if the width is an estimate.
     pub(super) ends: [f64; 2],
     pub(super) label: &'a str,
     pub(super) title: &'a str,
     pub(super) class: &'a str,
 }
 
-/// Where frames are drawn.
+/// The area that frames are drawn in.
 pub(super) struct Page {
-    /// What the whole width stands for.
+    /// Value of the whole width.
     pub(super) width: f64,
-    /// Below everything.
+    /// Vertical position of the lowest frame.
     pub(super) base: usize,
 }
 
@@ -54,7 +54,7 @@ impl Page {
         )
     }
 
-    /// A part of the width; 0 where there is nothing.
+    /// A part of the width in percent; 0 if the width is 0.
     pub(super) fn percent(&self, part: f64) -> f64 {
         let share = 100.0 * part / self.width;
         if share.is_finite() { share } else { 0.0 }
@@ -69,7 +69,7 @@ pub(super) fn color(name: &str) -> &'static str {
     CLASSES[hash as usize % COLORS]
 }
 
-/// Begins the picture: what its numbers are of, its height, lines of text above it.
+/// Begins the picture: the unit of its numbers, its height, lines of text above the graph.
 pub(super) fn open(
     unit: &str,
     height: usize,
@@ -92,7 +92,7 @@ pub(super) fn open(
     writeln!(out, "</g>")
 }
 
-/// Ends it with what can be done, from `y` on.
+/// Ends the picture with the controls, from `y` on.
 pub(super) fn close(y: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,

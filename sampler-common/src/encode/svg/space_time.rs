@@ -1,4 +1,4 @@
-//! Bytes × seconds: what holding memory has cost, by who held it how much for how long.
+//! Bytes × seconds: the cost of holding memory, by who held how much for how long.
 
 use super::super::interval::byte_seconds;
 use super::super::name;
@@ -13,9 +13,10 @@ use crate::lifetimes::Lifetimes;
 use crate::units::grouped;
 use std::io::{self, Write};
 
-/// Writes the flame graph of bytes × seconds held until now: of a sample what it stands for times the time that it was held.
+/// Writes the flame graph of bytes × seconds held until now. A sample counts with its weight times
+/// the time that it was held.
 ///
-/// A frame's interval is made of the summed moments of its stacks.
+/// A frame's interval is made from the summed moments of its stacks.
 pub fn space_time(of: &Lifetimes, out: &mut dyn Write) -> io::Result<()> {
     let stacks: Vec<(Vec<String>, Moments)> =
         of.stacks.iter().map(|stack| (stack.frames.clone(), stack.lifetime.moments)).collect();
@@ -100,7 +101,8 @@ impl Picture {
         self.page.draw(&drawn, out)
     }
 
-    /// `1.21 GiB·s ±6% (1.14 GiB·s … 1.28 GiB·s) held, 45.6%, 1,210 samples`, and the ends.
+    /// `1.21 GiB·s ±6% (1.14 GiB·s … 1.28 GiB·s) held, 45.6%, 1,210 samples`, and the ends of the
+    /// interval.
     fn numbers(&self, moments: &Moments) -> (String, [f64; 2]) {
         let estimate = weighted(moments, 1.0, self.confidence);
         let noun = if estimate.samples == 1 { "sample" } else { "samples" };
@@ -123,7 +125,7 @@ mod tests {
     use crate::profile::{Kind, Profile};
     use roxmltree::Document;
 
-    /// The stacks of a profile, each with the bytes that it holds held for a second by each of its samples.
+    /// The stacks of a profile; each of a stack's samples has held its bytes for a second.
     fn lifetimes(profile: &Profile) -> Lifetimes {
         let lifetime = |moments: &Moments| {
             Lifetime::new(Vec::new(), moments, (moments.samples, 0), 1.2, Confidence::DEFAULT)
@@ -165,7 +167,8 @@ mod tests {
             let title = frame.first_element_child().unwrap().text().unwrap();
             assert!(title.contains("iB·s ±") && title.contains(" … "), "{title}");
         }
-        // The whole is as wide as all stacks, and has their summed moments' interval.
+        // The outermost frame is as wide as all stacks, and has the interval of their summed
+        // moments.
         assert!((boxes(&document)[0].1 - of.total.moments.sum).abs() < 1.0);
         let ends = of.total.byte_seconds;
         let whole = format!(" {:.0} {:.0}\" data-d=\"0\"", ends.low, ends.high);
@@ -193,7 +196,7 @@ mod tests {
                 stack
             })
             .collect();
-        // What is too narrow to be seen is left out.
+        // Frames that are too narrow to be seen are left out.
         let text = drawn(&of);
         assert!(text.ends_with("</svg>\n") && text.len() < 20_000_000, "{} bytes", text.len());
     }

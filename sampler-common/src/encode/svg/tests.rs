@@ -11,13 +11,13 @@ pub(super) fn of_class<'a>(document: &'a Document, class: &str) -> Vec<Node<'a, 
     document.descendants().filter(|node| node.attribute("class") == Some(class)).collect()
 }
 
-/// Without style and script, which are files of their own.
+/// The text without style and script, which are files of their own.
 pub(super) fn bare(text: &str) -> String {
     let text = text.replace(include_str!("style.css"), "STYLE\n");
     text.replace(include_str!("script.js"), "SCRIPT\n")
 }
 
-/// Every frame's start, value and depth, in the order of the file.
+/// Start, value and depth of every frame, in the order of the file.
 pub(super) fn boxes(document: &Document) -> Vec<(f64, f64, usize)> {
     let frames = of_class(document, "f");
     let each = frames.iter().map(|frame| {

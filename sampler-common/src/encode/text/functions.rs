@@ -1,4 +1,4 @@
-//! Functions by the bytes they allocate themselves and by all that is allocated under them.
+//! Functions by the bytes that they allocate themselves and by all bytes allocated under them.
 
 use super::short::{end_of_name, short, with_arguments};
 use super::{Page, layout, plural, samples, share};
@@ -13,24 +13,25 @@ use std::io::{self, Write};
 const NUMBERS: usize = 8 + 1 + 5 + 1 + 8 + 1 + 5 + 2;
 /// Columns of `samples`, with the blank before it.
 const SAMPLES: usize = 1 + 7;
-/// Narrower pages leave `samples` out: names need the room.
+/// Narrower pages leave `samples` out, because names need the room.
 const SAMPLES_FROM: usize = 100;
 /// Narrower pages leave `file:line` out.
 const PLACE_FROM: usize = 64;
 
 impl Function<'_> {
-    /// Its name, fit for a terminal.
+    /// Name of the function, safe for a terminal.
     pub fn name(&self) -> Cow<'_, str> {
         self.frame.name()
     }
 
-    /// Where most is allocated in it, `file.c:12` or a module; fit for a terminal, empty if unknown.
+    /// Place in the function that allocates most, `file.c:12` or a module; safe for a terminal,
+    /// empty if unknown.
     pub fn place(&self) -> String {
         self.frame.place()
     }
 }
 
-/// Writes the functions, and how many more there are than these.
+/// Writes the functions, and the number of functions that are not shown.
 pub(super) fn write(
     profile: &Profile,
     page: Page,
@@ -62,7 +63,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The names of functions as the rows show them. Rows that would look the same keep more of what differs.
+/// The names of functions as the rows show them. Rows that would look the same keep more of the
+/// part that differs.
 fn names(functions: &[FunctionSum], widths: &Widths) -> Vec<String> {
     let full: Vec<Cow<str>> = functions.iter().map(|of| of.frame().name()).collect();
     let mut names: Vec<String> =
@@ -93,7 +95,8 @@ struct Widths {
 }
 
 impl Widths {
-    /// The place gets what it needs, but at most two fifths of the room; the function gets the rest.
+    /// The place gets the columns that it needs, but at most two fifths of the room; the function
+    /// gets the rest.
     fn of(functions: &[FunctionSum], width: usize) -> Widths {
         let numbers = if width < SAMPLES_FROM { NUMBERS } else { NUMBERS + SAMPLES };
         let room = width - numbers;

@@ -1,4 +1,4 @@
-//! The lines above the table: what the profile is about and its totals.
+//! The lines above the table: the description of the profile and its totals.
 
 use super::{Page, bytes_of, layout};
 use crate::encode::name;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Processes named in the title; more are counted.
+/// Maximum number of processes that the title names; further ones are counted.
 const PIDS: usize = 4;
 
 pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::Result<()> {
@@ -56,7 +56,7 @@ fn title(profile: &Profile) -> String {
         Some(functions) => functions.pids.iter().copied().collect(),
         None => of_stacks().collect(),
     };
-    // Those without a stack are asked about as well.
+    // Processes without a stack were asked for as well.
     match pids.len().max(if profile.pids.len() > PIDS { profile.pids.len() } else { 0 }) {
         0 => what.to_owned(),
         1..=PIDS => format!("{what}, {}", named(profile, &pids)),
@@ -103,12 +103,13 @@ fn total(space: &Quantity, objects: &Quantity) -> String {
     line.trim_end().to_owned()
 }
 
-/// [`plus_minus`] in a sentence.
+/// The interval by [`plus_minus`], as part of a sentence.
 fn interval(estimate: &Estimate) -> String {
     if estimate.has_interval() { plus_minus(estimate) } else { "(no interval)".to_owned() }
 }
 
-/// [`interval`]; of none it says how many there may be.
+/// The interval of objects by [`interval`]; for an estimate of 0 the text says how many there may
+/// be.
 fn interval_of_objects(estimate: &Estimate) -> String {
     match (estimate.has_interval(), estimate.value <= 0.0) {
         (true, true) => format!("({})", between("0", &human_count(estimate.high))),
@@ -117,7 +118,8 @@ fn interval_of_objects(estimate: &Estimate) -> String {
     }
 }
 
-/// Of an interval without an upper end the lower end, if that says anything.
+/// For an interval without an upper end the lower end, if it is more than 0 and no point of a
+/// stride.
 fn at_least(estimate: &Estimate, shown: impl Fn(f64) -> String) -> String {
     let says_least = estimate.low > 0.0 && estimate.method != Method::Stride;
     match says_least && !estimate.has_interval() {
@@ -126,7 +128,7 @@ fn at_least(estimate: &Estimate, shown: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// `57.4 … 75.7 MiB`; both units where they differ.
+/// `57.4 … 75.7 MiB`; both units if they differ.
 fn between(low: &str, high: &str) -> String {
     let (number, unit) = low.split_once(' ').unwrap_or((low, ""));
     let low = if high.ends_with(&format!(" {unit}")) { number } else { low };
@@ -143,12 +145,13 @@ fn held(profile: &Profile) -> String {
     }
 }
 
-/// Whether what it shows was seen for a part of the time only.
+/// Whether the profile's processes were probed for a part of the time only.
 fn in_windows(profile: &Profile) -> bool {
     !profile.reference.clusters.is_empty()
 }
 
-/// Whether nothing was seen in windows: that says how rare it is, and not how much it is.
+/// Whether nothing was seen in windows. Then a bound says how rare allocations are, and not how
+/// many bytes they have.
 fn without_windows(profile: &Profile) -> bool {
     let has_interval = profile.totals.alloc_space.estimate.has_interval();
     in_windows(profile) && profile.samples == 0 && !has_interval
@@ -179,7 +182,7 @@ fn exact(profile: &Profile) -> String {
     }
 }
 
-/// When it happened.
+/// The window, or the time of the peak.
 fn window(profile: &Profile) -> Option<(&'static str, String)> {
     let Window { start_unix_ns, end_unix_ns } = profile.window?;
     if profile.kind == Kind::Peak {
@@ -212,7 +215,7 @@ fn sampled(profile: &Profile) -> String {
     )
 }
 
-/// `95`, `99.9`, `99.99999`: what nine digits leave of a level.
+/// `95`, `99.9`, `99.99999`: a level rounded to nine digits.
 fn percent(level: f64) -> f64 {
     (level * 1e9).round() / 1e7
 }

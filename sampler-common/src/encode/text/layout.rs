@@ -1,7 +1,7 @@
 //! Text in columns of a terminal: width, padding, shortening, wrapping.
 
-/// Columns of a character. Wide scripts and emoji take two; a mark that combines is counted as one,
-/// so that a line is at worst shorter than the page.
+/// Columns of a character. Wide scripts and emoji take two. A combining mark counts as one, so that
+/// a line is at worst shorter than the page.
 fn columns_of(c: char) -> usize {
     match u32::from(c) {
         0x1100..=0x115f
@@ -22,12 +22,12 @@ pub fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Padded with blanks on the right to `width` columns.
+/// `text` padded with blanks on the right to `width` columns.
 pub fn left(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
 }
 
-/// Padded with blanks on the left to `width` columns.
+/// `text` padded with blanks on the left to `width` columns.
 pub fn right(text: &str, width: usize) -> String {
     format!("{}{text}", " ".repeat(width.saturating_sub(columns(text))))
 }
@@ -52,13 +52,15 @@ fn tail(text: &str, width: usize) -> &str {
     &text[start.map_or(0, |(index, c)| index + c.len_utf8())..]
 }
 
-/// Shortened in the middle to `width` columns: both ends of a long name tell what it is.
+/// `text` shortened in the middle to `width` columns, because both ends of a long name distinguish
+/// it.
 pub fn middle(text: &str, width: usize) -> String {
     let room = width.saturating_sub(1);
     keeping(text, width, room / 2)
 }
 
-/// Shortened to `width` columns: the last `back` ones, and as much of the beginning as there is room for.
+/// `text` shortened to `width` columns: the last `back` columns, and as much of the beginning as
+/// there is room for.
 pub fn keeping(text: &str, width: usize, back: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -68,7 +70,7 @@ pub fn keeping(text: &str, width: usize, back: usize) -> String {
     format!("{}…{}", head(text, room - back), tail(text, back))
 }
 
-/// Shortened at the front to `width` columns: of a place in a file the end matters.
+/// `text` shortened at the front to `width` columns, because the end of a place in a file matters.
 pub fn end(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -94,7 +96,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Columns that a text behind a label gets at least.
+/// Minimum columns of a text behind a label.
 const MIN_TEXT: usize = 20;
 
 /// A label in `label_width` columns and its text, wrapped under itself to `width`.

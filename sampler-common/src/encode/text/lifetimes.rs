@@ -1,4 +1,5 @@
-//! Lifetimes as a table for people: a line for each stack, named by its first function that is no allocator.
+//! Lifetimes as a table for people: a line for each stack, named by its first function that is no
+//! allocator.
 
 use super::layout::{right, wrapped};
 use super::samples;
@@ -44,7 +45,7 @@ fn numbers(of: &Lifetime) -> [String; 7] {
     ]
 }
 
-/// `> 5 m 03 s` where it was not reached.
+/// `> 5 m 03 s` if half of the blocks live longer than was observed.
 fn median(of: Median) -> String {
     match of.value {
         Some(ns) if ns < 1e3 => "<1 µs".to_owned(),
@@ -55,7 +56,7 @@ fn median(of: Median) -> String {
     }
 }
 
-/// A share with its interval does not fit; where nothing is known it says so.
+/// A share without its interval, which does not fit; `?` if the share is unknown.
 fn percent(of: Share) -> String {
     if of.high - of.low > 0.9 { "?".to_owned() } else { format!("{:.0}%", 100.0 * of.value) }
 }
@@ -126,7 +127,7 @@ mod tests {
         ];
         assert_eq!(text.lines().take(3).collect::<Vec<_>>(), expected);
         assert!(text.contains("cache::insert ← main") && text.contains("parse ← main"), "{text}");
-        // Nobody knows how long the kept ones live, but longer than this.
+        // The kept blocks live longer than this, for an unknown time.
         assert!(text.contains(">4 m 32 s   0%   0%      20     20"), "{text}");
         assert!(text.contains("500 µs 100% 100%      40      0"), "{text}");
         assert!(text.ends_with("(2 more stacks: --top)\n"), "{text}");

@@ -1,8 +1,15 @@
 //! The table that people read in a terminal.
 //!
-//! Four parts: totals with their intervals; functions by their own and their total bytes; how the numbers were made and what limits
-//! them; the largest stacks, where they are asked for. `±` is the larger distance from the estimate to an end of its interval, in percent of the
-//! estimate. A function's numbers are made from the summed rows of its stacks, never from their bounds.
+//! The table has four parts:
+//!
+//! - totals with their intervals;
+//! - functions by their own and their total bytes;
+//! - how the numbers were made and what limits them;
+//! - the largest stacks, if they are asked for.
+//!
+//! `±` is the larger distance from the estimate to an end of its interval, in percent of the
+//! estimate. A function's numbers are made from the summed rows of its stacks, never from their
+//! bounds.
 
 pub mod functions;
 mod header;
@@ -32,9 +39,9 @@ pub struct Text {
 }
 
 impl Text {
-    /// Functions shown where nobody says how many.
+    /// Default number of functions.
     pub const DEFAULT_ROWS: usize = 15;
-    /// Stacks shown where nobody says how many.
+    /// Default number of stacks.
     pub const DEFAULT_STACKS: usize = 5;
     const MIN_WIDTH: usize = 60;
 }
@@ -64,7 +71,7 @@ impl Encode for Text {
 /// Columns of the labels on the left.
 const LABEL: usize = 10;
 
-/// What is written on.
+/// The page that the table is written on.
 #[derive(Clone, Copy)]
 struct Page {
     width: usize,
@@ -80,7 +87,8 @@ impl Page {
         self.styled("2", text)
     }
 
-    /// A label and its text, wrapped under itself. Blanks at the front of the text are kept.
+    /// Writes a label and its text, wrapped behind the label. Blanks at the front of the text are
+    /// kept.
     fn paragraph(self, label: &str, text: &str, bold: bool, out: &mut dyn Write) -> io::Result<()> {
         let room = self.width - LABEL;
         let lines = if layout::columns(text) <= room {
@@ -106,14 +114,14 @@ impl Page {
 }
 
 impl FunctionSum {
-    /// The frame that shows it.
+    /// The frame that shows the function.
     fn frame(&self) -> Frame<'_> {
         Frame { line: &self.line, module: &self.module }
     }
 }
 
 impl<'a> Frame<'a> {
-    /// The function; of `path+0xoffset` the path without directories.
+    /// The function's name; for `path+0xoffset` the path without directories.
     pub fn name(self) -> Cow<'a, str> {
         let function = &self.line.function;
         if !self.is_offset() {
@@ -123,8 +131,8 @@ impl<'a> Frame<'a> {
         name::shown(&function[self.module.rfind(base).unwrap_or(0)..])
     }
 
-    /// `file.c:12` without directories; the module where the source is unknown and the name does not
-    /// say it already.
+    /// `file.c:12` without directories; the module if the source is unknown and the name does not
+    /// contain the module already.
     pub fn place(self) -> String {
         let place = match (self.line.file.as_str(), self.line.line) {
             ("", _) if self.is_offset() || self.line.function == self.module => {
@@ -137,7 +145,7 @@ impl<'a> Frame<'a> {
         if place.is_empty() { place } else { name::shown(&place).into_owned() }
     }
 
-    /// Whether no symbol covers it: the name is `path+0xoffset`.
+    /// Whether no symbol covers the frame: the name is `path+0xoffset`.
     fn is_offset(self) -> bool {
         let rest = self.line.function.strip_prefix(self.module);
         rest.is_some_and(|rest| rest.starts_with("+0x"))
@@ -153,17 +161,17 @@ pub fn share(part: f64, whole: f64) -> String {
     }
 }
 
-/// A count in seven columns: whole while it fits.
+/// A count in seven columns: a whole number while it fits.
 pub fn samples(count: u64) -> String {
     if count < 1_000_000 { grouped(count) } else { human_count(count as f64) }
 }
 
-/// `sample` of one, `samples` of any other number.
+/// `sample` for one, `samples` for any other number.
 fn plural(count: u64, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
 
-/// What the bytes of a kind are called in a sentence.
+/// Word for the bytes of a kind, in a sentence.
 fn bytes_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Alloc => "allocated",

@@ -1,4 +1,5 @@
-//! The lines below the table: where the numbers come from, what was lost, what it cost, and what limits what they mean.
+//! The lines below the table: the sources of the numbers, losses, the cost, and what limits the
+//! meaning of the numbers.
 
 use super::{Page, plural};
 use crate::encode::name;
@@ -11,10 +12,10 @@ use crate::units::{grouped, human_bytes};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// The file of code that a runtime made, as samplerd calls it.
+/// The name that samplerd gives to the file of generated code.
 const ANONYMOUS: &str = "[anonymous]";
 
-/// Writes the lines; `functions` are those that the table shows.
+/// Writes the lines; `functions` are the functions that the table shows.
 pub(super) fn write(
     profile: &Profile,
     page: Page,
@@ -44,7 +45,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// What would name the code that is shown by its offset: of the file of the first such function.
+/// What would give names to code that is shown by its offset, for the file of the first such
+/// function.
 fn unnamed(profile: &Profile, functions: &[FunctionSum]) -> Option<String> {
     let is_known = |module: &str| module == ANONYMOUS || !module.starts_with('[');
     let unnamed =
@@ -69,7 +71,7 @@ fn unnamed(profile: &Profile, functions: &[FunctionSum]) -> Option<String> {
     Some(name::shown(&note).into_owned())
 }
 
-/// Estimator and strategy where they are not the usual ones.
+/// Estimator and strategy, if they are not the usual ones.
 fn method(profile: &Profile) -> Option<String> {
     let names = profile.strategy_names().replace(',', ", ");
     if profile.has_stride() {

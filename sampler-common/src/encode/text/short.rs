@@ -1,10 +1,11 @@
-//! Long function names in few columns: what distinguishes functions is kept longest.
+//! Shortens long function names so that they stay distinct for as long as possible.
 
 use super::layout;
 use std::borrow::Cow;
 
-/// `name` in at most `width` columns: whole if it fits; else without its parameters; else with `<…>` for
-/// template arguments too; else with its end, and as much of its beginning as there is room for.
+/// `name` in at most `width` columns: whole if it fits, else without its parameters, else with
+/// `<…>` for template arguments too. If that does not fit either: its end, and as much of its
+/// beginning as there is room for.
 pub fn short(name: &str, width: usize) -> Cow<'_, str> {
     if layout::columns(name) <= width {
         return Cow::Borrowed(name);
@@ -16,20 +17,22 @@ pub fn short(name: &str, width: usize) -> Cow<'_, str> {
     Cow::Owned(ending(&without_arguments(name), width))
 }
 
-/// As [`short`], with template arguments as far as there is room: they tell instances of one function apart.
+/// Like [`short`], but with as many template arguments as there is room for: they distinguish
+/// instances of one function.
 pub fn with_arguments(name: &str, width: usize) -> String {
     ending(without_parameters(name), width)
 }
 
-/// The end of a name without its parameters, template arguments and all.
+/// The end of a name without its parameters but with its template arguments.
 pub fn end_of_name(name: &str, width: usize) -> String {
     layout::end(without_parameters(name), width)
 }
 
-/// Columns of a beginning that says something.
+/// Minimum columns of a beginning.
 const MIN_BEGINNING: usize = 8;
 
-/// The end of a name says more than its middle: `std::_Hash…::_M_insert_unique_node`.
+/// The end of a name, which distinguishes it more than its middle:
+/// `std::_Hash…::_M_insert_unique_node`.
 fn ending(name: &str, width: usize) -> String {
     if layout::columns(name) <= width {
         return name.to_owned();
@@ -44,7 +47,7 @@ fn ending(name: &str, width: usize) -> String {
     }
 }
 
-/// From the last `::` on; a closure goes with the function that it is in.
+/// The name from the last `::` on; a closure keeps the function that it is in.
 fn last_component(name: &str) -> &str {
     let front = ["::{{closure}}", "::operator()"].iter().find_map(|of| name.strip_suffix(of));
     &name[front.unwrap_or(name).rfind("::").unwrap_or(0)..]

@@ -8,7 +8,7 @@ use crate::profile::{Frame, Profile, Stack, leaf_first};
 use crate::units::{grouped, human_bytes};
 use std::io::{self, Write};
 
-/// Frames shown of one stack: from the leaf, and from the root where there are more.
+/// Frames that are shown of one stack: from the leaf, and from the root if there are more.
 const LEAF_FRAMES: usize = 14;
 const ROOT_FRAMES: usize = 3;
 const INDENT: usize = 4;
@@ -19,7 +19,7 @@ pub(super) fn write(
     count: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    // Where functions are shown, stacks that show the same have been put together already.
+    // If functions are shown, stacks that show the same path are merged already.
     let merged = profile.functions.is_none().then(|| {
         let mut merged = profile.clone();
         merged.merge_paths(Profile::quantities_of);
@@ -35,7 +35,7 @@ pub(super) fn write(
             writeln!(out, "{}{NO_STACK}", " ".repeat(INDENT))?;
         }
         let left_out = frames.len().saturating_sub(LEAF_FRAMES + ROOT_FRAMES);
-        // A line that says "1 more" takes the place of that one.
+        // A line that says "1 more" would take the place of the omitted frame.
         let left_out = if left_out == 1 { 0 } else { left_out };
         for (index, frame) in frames.iter().enumerate() {
             if left_out > 0 && index == LEAF_FRAMES {
@@ -67,7 +67,7 @@ fn heading(profile: &Profile, stack: &Stack) -> String {
     let (bytes, held) = (human_bytes(space.value), bytes_of(profile.kind));
     let front = match space.has_interval() {
         true => format!("{bytes} {} {held} ({})", plus_minus(space), share(space.value, whole)),
-        // In its place, or the line would be too long for a narrow page.
+        // "no interval" replaces the interval, or the line would be too long for a narrow page.
         false => format!("{bytes} {held}, no interval"),
     };
     format!("{front}, {} {samples}{pid}", grouped(space.samples))

@@ -8,7 +8,7 @@ fn text(profile: &Profile, width: usize, color: bool) -> String {
     String::from_utf8(fixture::encoded(&format, profile)).unwrap()
 }
 
-/// Column of the functions' `±`: the one number here that the estimator makes, and not the fixture.
+/// Column of the functions' `±`, the one number here that the estimator makes and not the fixture.
 const INTERVAL: std::ops::Range<usize> = 24..29;
 
 fn masked(text: &str) -> String {
@@ -75,7 +75,7 @@ fn methods_other_than_the_default_are_named() {
     assert!(remarks(&profile).contains(both), "{}", remarks(&profile));
 }
 
-/// Neither a 0 that nobody knows nor an interval of it.
+/// The text shows neither a 0 that is unknown nor an interval of it.
 #[test]
 fn what_nobody_knows_is_not_said_to_be_nothing() {
     let mut profile = fixture::profile(Kind::Alloc);
@@ -98,7 +98,7 @@ fn exact_totals_of_a_part_are_not_said_to_be_all() {
     assert!(!said.contains("all counted"), "{said}");
 }
 
-/// What windows have not seen may be anything; of no objects the table says how many there may be.
+/// What windows have not seen may be anything; for no objects the table says how many there may be.
 #[test]
 fn nothing_has_its_interval_too() {
     let mut profile = fixture::profile(Kind::Alloc);
@@ -141,7 +141,7 @@ fn allocator_entries_own_nothing() {
     let text = text(&fixture::profile(Kind::Alloc), 120, false);
     let table = text.split("\n\n").nth(1).unwrap();
     assert!(!table.contains("malloc ") && !table.contains("operator new"), "{table}");
-    // Recursion counts once: parse_value twice in a stack of 640 samples, once in one of 22.
+    // Recursion counts once: parse_value is twice in a stack of 640 samples, once in a stack of 22.
     let parse = table.lines().find(|line| line.contains("parse_value")).unwrap();
     assert!(parse.contains(" 662 "), "{parse}");
 }

@@ -26,7 +26,7 @@ fn what_is_small_is_left_out_with_what_it_calls() {
 #[test]
 fn intervals_are_of_summed_rows() {
     let profile = fixture::profile(Kind::Alloc);
-    // A bound on the frames changes no frame's numbers.
+    // A limit of frames changes no frame's numbers.
     for bound in [4, 1000] {
         let tree = Tree::of(&profile, Measure::Space, bound);
         let main = names(&tree).iter().position(|(_, name)| *name == "main").unwrap();

@@ -13,24 +13,24 @@ use std::io::{self, Write};
 #[derive(Serialize)]
 struct GraphObject<'a> {
     head: Head<'a>,
-    /// Cost in a sentence, as everything else shows it.
+    /// Cost in a sentence, in the form that all formats use.
     cost: Option<String>,
     measure: &'static str,
-    /// Of everything, before any cut.
+    /// Total before any cut.
     total: Number,
-    /// The same in words.
+    /// The total as text.
     total_text: String,
-    /// What the whole width stands for.
+    /// Value of the whole width.
     width: f64,
-    /// Smaller frames that are not drawn.
+    /// Number of smaller frames that are not drawn.
     left_out: usize,
-    /// Name, file, line and module; frames name them by index.
+    /// Name, file, line and module of each function; frames have indices into this list.
     #[serde(serialize_with = "functions")]
     functions: &'a [Function<'a>],
     frames: FramesObject<'a>,
 }
 
-/// Each frame before what it calls; a column for each property.
+/// Each frame before the frames that it calls; a column for each property.
 #[derive(Serialize)]
 struct FramesObject<'a> {
     #[serde(serialize_with = "function")]
@@ -47,7 +47,7 @@ struct FramesObject<'a> {
     samples: &'a [Frame],
 }
 
-/// Writes the `frames` frames with most of `measure`; the others are counted.
+/// Writes the `frames` frames with the largest `measure`; the other frames are counted.
 ///
 /// # Errors
 /// If `out` fails.
@@ -84,7 +84,7 @@ pub fn graph(
 
 fn functions<S: Serializer>(of: &[Function], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(of.iter().map(|of| {
-        // What is not known is not "[unknown]" here.
+        // An unknown text stays empty instead of "[unknown]".
         let [file, module] = [of.file, of.module]
             .map(|text| if text.is_empty() { text.into() } else { name::shown(text) });
         (name::shown(of.name), file, of.line, module)

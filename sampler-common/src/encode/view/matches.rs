@@ -1,4 +1,4 @@
-//! What a search finds: the functions, and all that was allocated under any of them.
+//! Results of a search: the functions, and all that was allocated under any of them.
 
 use super::Number;
 use crate::encode::functions::functions;
@@ -11,16 +11,16 @@ use std::io::{self, Write};
 
 #[derive(Serialize)]
 struct MatchesObject {
-    /// Indices of the functions, as the graph has them.
+    /// Indices of the functions in the graph's list.
     functions: Vec<usize>,
-    /// Stacks with at least one of them.
+    /// Number of stacks with at least one of the functions.
     stacks: u64,
-    /// Of these stacks together.
+    /// Total of these stacks.
     total: Number,
 }
 
-/// Writes which functions have `text` in their name, whatever the case of its ASCII letters, and the sum of the stacks that have one
-/// of them, each stack once.
+/// Writes the functions that have `text` in their name, and the sum of their stacks, each stack
+/// once. The case of ASCII letters is ignored.
 ///
 /// # Errors
 /// If `out` fails.

@@ -1,7 +1,9 @@
-//! What a page that draws a profile needs, as json: the call tree, the functions, what a search finds.
+//! Data as json for a page that draws a profile: the call tree, the functions, the results of a
+//! search.
 //!
-//! Names have what breaks lines or turns the reading order replaced ([`super::name::shown`]); whatever else is in them is the page's to
-//! escape. A number that is infinite is `null`. Every number is made from the summed rows of its stacks, never from bounds.
+//! In names, characters that break lines or change the reading order are replaced
+//! ([`super::name::shown`]). Escaping the rest is up to the page. An infinite number is `null`.
+//! Every number is made from the summed rows of its stacks, never from bounds.
 
 mod graph;
 mod matches;

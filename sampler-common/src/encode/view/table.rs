@@ -1,4 +1,4 @@
-//! Functions by what they allocate themselves and by all that is allocated under them.
+//! Functions by the bytes that they allocate themselves and by all bytes allocated under them.
 
 use super::Number;
 use crate::encode::name;
@@ -11,9 +11,9 @@ use std::io::{self, Write};
 #[derive(Serialize)]
 struct TableObject {
     measure: &'static str,
-    /// By falling own bytes, then all.
+    /// Rows by falling own bytes, then by falling total bytes.
     rows: Vec<RowObject>,
-    /// Functions that come behind these.
+    /// Number of functions that are not in `rows`.
     left_out: usize,
 }
 
@@ -23,13 +23,15 @@ struct RowObject {
     file: String,
     line: u32,
     module: String,
-    /// Of stacks whose first frame that is no entry of an allocator is this one; `null`: there are none.
+    /// Sum of the stacks that are attributed to the function ([`crate::profile::own_frame`]);
+    /// `null`: there are none.
     own: Option<Number>,
-    /// Of stacks that have it, each once.
+    /// Sum of the stacks that contain the function, each once.
     total: Number,
 }
 
-/// Writes the first `rows` functions of the table, as the text format orders and attributes them, with an interval on either number.
+/// Writes the first `rows` functions of the table, ordered and attributed as in the text format.
+/// Both numbers have an interval.
 ///
 /// # Errors
 /// If `out` fails.

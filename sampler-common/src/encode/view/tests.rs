@@ -11,7 +11,7 @@ fn parsed(write: &dyn Fn(&mut Vec<u8>)) -> Value {
     serde_json::from_slice(&out).unwrap()
 }
 
-/// The bytes of the stacks that `has` holds for.
+/// The bytes of the stacks for which `has` is true.
 fn bytes_of(profile: &Profile, has: impl Fn(&[&str]) -> bool) -> Estimate {
     let mut row = Row::default();
     for stack in &profile.stacks {
@@ -79,7 +79,7 @@ fn the_table_has_intervals_of_summed_rows() {
 #[test]
 fn matches_count_each_stack_once() {
     let profile = fixture::profile(Kind::Alloc);
-    // In callers and callees alike.
+    // Matches in callers and callees alike.
     for text in ["PARSE", "main", "a"] {
         let found = parsed(&|out| matches(&profile, Measure::Space, text, out).unwrap());
         let low = text.to_lowercase();

@@ -35,12 +35,12 @@ pub(super) struct MomentsObject {
     pub(super) own: f64,
 }
 
-/// json has no infinite numbers: they are `null`.
+/// Reads a number; json has no infinite numbers, which are `null`.
 pub(super) fn or_infinite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
 }
 
-/// Files without a method are from before there were others.
+/// The method of files from before there were several methods.
 fn weighted() -> Method {
     Method::Weighted
 }

@@ -109,7 +109,7 @@ impl From<&EpochObject> for Epoch {
     }
 }
 
-/// The moments of a stratum, and which.
+/// A stratum and its moments.
 pub(super) fn stratum(of: &StratumObject) -> Result<(Stratum, RowMoments), String> {
     if usize::from(of.class) >= CLASSES {
         return Err(format!("class {} is not below {CLASSES}", of.class));
@@ -168,7 +168,7 @@ pub(super) fn row(
     Ok(row)
 }
 
-/// The pids and the reference; of an older file only the interval.
+/// The pids and the reference; for an older file only the interval.
 pub(super) fn reference(
     of: Option<ReferenceObject>,
     interval_bytes: u64,

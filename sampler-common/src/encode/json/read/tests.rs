@@ -1,4 +1,4 @@
-//! What was written comes back, and nothing else is taken for a profile.
+//! Written profiles come back as they were, and no other text is taken for a profile.
 
 use super::super::super::fixture;
 use super::super::Json;
@@ -27,7 +27,7 @@ fn what_is_read_is_what_was_written() {
     }
 }
 
-/// Rates that have changed, one of them to nothing.
+/// Rates that have changed, one of them to 0.
 #[test]
 fn epochs_come_back() {
     let mut profile = fixture::profile(Kind::Alloc);
@@ -45,7 +45,7 @@ fn epochs_come_back() {
     assert!(back.stacks.iter().map(|of| &of.row).eq(profile.stacks.iter().map(|of| &of.row)));
 }
 
-/// That what is held is not known.
+/// Unknown held memory stays unknown.
 #[test]
 fn what_is_not_known_comes_back() {
     let mut profile = fixture::profile(Kind::Alloc);

@@ -4,7 +4,7 @@ use crate::estimate::RowMoments;
 use crate::profile::Line;
 use std::collections::HashSet;
 
-/// A row of `bytes`, every allocation of 100 bytes sampled.
+/// A row of `bytes` in allocations of 100 bytes, all of them sampled.
 fn row(service: u32, frames: &[u32], bytes: u64) -> Stack {
     let mut moments = RowMoments::default();
     moments.alloc_space.add_samples(bytes / 100, 100.0, 1.0);
@@ -48,7 +48,7 @@ fn profiles(data: &ProfilesData) -> impl Iterator<Item = &Profile> {
 
 #[test]
 fn a_service_is_a_resource_and_what_it_has_not_is_no_profile() {
-    // The second service has nothing, and the third row is the first one of another process.
+    // The second service has nothing. The third row is the first one in another process.
     let rows = vec![row(0, &[1, 2], 300), row(1, &[1], 0), row(0, &[1, 2], 400), row(0, &[], 100)];
     let requests = requests(&push(rows, 3), ids());
     let [data] = &decoded(&requests)[..] else { panic!("{requests:?}") };
@@ -107,7 +107,7 @@ fn an_answer_says_what_was_rejected() {
         ExportResponse { partial_success: Some(partial) }.encode_to_vec()
     };
     assert_eq!(rejected(&answer(3)), Some((3, "too old".into())));
-    // A warning, everything taken, no answer of the protocol.
+    // A warning, an answer that takes everything, an answer that is not of the protocol.
     for other in [answer(0), answer(-1), Vec::new(), b"<html>".to_vec()] {
         assert_eq!(rejected(&other), None);
     }
