@@ -1,5 +1,7 @@
-//! The first call: finds the allocator behind us, reads the interval. It may come from any thread, before any constructor, and
-//! more than once at the same time: everything it does is done again with the same result.
+//! The first call: finds the allocator behind us (the next in link order) and reads the interval.
+//!
+//! The first call may come from any thread, before any constructor, and more than once at the same
+//! time. Every step can be repeated with the same result.
 
 use crate::next::Files;
 use crate::real::REAL;
@@ -10,17 +12,18 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
-/// From the kernel's random bytes for this program image, 0 before the first call.
+/// Seed from the kernel's random bytes for this program image, 0 before the first call.
 pub(crate) static SEED: AtomicU64 = AtomicU64::new(0);
-/// The allocator behind us has been found.
+/// Whether the allocator behind us has been found.
 pub(crate) static IS_DONE: AtomicBool = AtomicBool::new(false);
-/// Seeds given out.
+/// Number of seeds that were given out.
 static SEEDS_GIVEN: AtomicU64 = AtomicU64::new(1);
 
-/// Finds and reads everything.
+/// Finds the functions behind us and reads the start parameters.
 #[cold]
 pub fn boot() {
-    // What is loaded later changes nothing: a block goes back to where it has come from.
+    // Libraries that are loaded later change nothing: a block goes back to the allocator that it
+    // came from.
     if !IS_DONE.load(Acquire) {
         let files = Files::here();
         REAL.take(&files);
@@ -37,35 +40,37 @@ pub fn boot() {
     SETTINGS.begin(interval::rate(bytes));
 }
 
-/// Another copy behind this one, by another path (`sampler run` where the environment has one already): only one of
-/// them may sample.
+/// Leaves sampling to another copy of this library behind this one, by another path: only one copy
+/// may sample. (`sampler run` loads a copy, and the environment may have one already.)
 fn leave_to_another(files: &Files) {
     if !files.behind(c"__sampler_preload_malloc").is_null() {
         SETTINGS.leave();
     }
 }
 
-/// A number that has not been given out in this process.
+/// A number that was not given out before in this process.
 pub fn seed() -> u64 {
     if SEED.load(Relaxed) == 0 {
-        // A call that is sampled before any has gone on to the allocator: samplerd has set a rate already.
+        // A call may be sampled before any call was forwarded to the allocator: samplerd has set a
+        // rate already.
         boot();
     }
     SEED.load(Relaxed)
         .wrapping_add(SEEDS_GIVEN.fetch_add(1, Relaxed).wrapping_mul(0xD6E8_FEB8_6659_FD93))
 }
 
-/// Before a fork: the child will have other numbers than this process, and than its other children.
+/// Called before a fork: the child gets other numbers than this process and than its other
+/// children.
 pub(crate) fn note_fork() {
     SEEDS_GIVEN.fetch_add(1, Relaxed);
 }
 
-/// In the child.
+/// Called in the child of a fork.
 pub(crate) fn note_forked() {
     note_child(0);
 }
 
-/// In a child that differs from its siblings by `random` only.
+/// Seeds a child that differs from its siblings by `random` only.
 pub(crate) fn note_child(random: u64) {
     SEED.store(mixed(seed() ^ random) | 1, Relaxed);
 }

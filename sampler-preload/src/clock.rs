@@ -1,7 +1,10 @@
-//! The time, for the few calls that are sampled: the coarse monotonic clock, from the kernel's vDSO without libc.
+//! The time, for the few calls that are sampled: the coarse monotonic clock, from the kernel's vDSO
+//! without libc.
 //!
-//! That clock is a word in memory which the kernel's timer interrupt writes, every 1 to 10 ms. Reading it makes no system call and reads no
-//! time-stamp counter. Either would kill a process in strict seccomp mode, and the latter one that has asked for that by `PR_SET_TSC`.
+//! The kernel's timer interrupt writes this clock to a word in memory, every 1 to 10 ms. Reading
+//! the word makes no system call and reads no time-stamp counter. A system call other than the
+//! permitted ones kills a process in strict seccomp mode. Reading the time-stamp counter kills such
+//! a process too, and one that has forbidden it by `PR_SET_TSC`.
 //!
 //! Reference: vdso(7); Linux lib/vdso/gettimeofday.c, `do_coarse`.
 
@@ -22,12 +25,13 @@ struct Time {
 
 type GetTime = unsafe extern "C" fn(c_int, *mut Time) -> c_int;
 
-/// Finds it. Where there is none (a kernel without vDSO), it stays null, and there is no time.
+/// Finds the clock function. Without a vDSO the pointer stays null, and there is no time.
 pub(crate) fn take() {
     SETTINGS.clock.store(in_any_file(c"__vdso_clock_gettime"), Relaxed);
 }
 
-/// Nanoseconds since some moment; they may go back where a process was frozen and thawed elsewhere.
+/// Nanoseconds since an unspecified time. They may go back if a process was frozen and thawed
+/// elsewhere.
 pub(crate) fn now_ns() -> Option<u64> {
     let clock: *mut c_void = SETTINGS.clock.load(Relaxed);
     if clock.is_null() {
@@ -36,7 +40,7 @@ pub(crate) fn now_ns() -> Option<u64> {
     // SAFETY: the function of that name is of this type.
     let clock = unsafe { transmute::<*mut c_void, GetTime>(clock) };
     let mut time = Time { seconds: 0, nanoseconds: 0 };
-    // SAFETY: it writes what it is given.
+    // SAFETY: it writes to the structure that it is given.
     let error = unsafe { clock(CLOCK_MONOTONIC_COARSE, &raw mut time) };
     let seconds = (time.seconds as u64).wrapping_mul(1_000_000_000);
     (error == 0).then_some(seconds.wrapping_add(time.nanoseconds as u64))

@@ -1,7 +1,9 @@
-//! The allocating half of the malloc family as the process calls it; [`crate::release`] has the other.
+//! The allocating half of the malloc family as the process calls it; [`crate::release`] has the
+//! freeing half.
 //!
-//! Each function is there twice: what nearly every call needs (the countdown, or a look into the filter) and the allocator's own; and what
-//! the few others need, out of the way. Those are the functions with the probes in them, one frame in front of the caller's.
+//! Each function exists twice. The hot one has what nearly every call needs: the countdown or a
+//! filter look-up, and the allocator's own function. The cold one has the rest. The probes are in
+//! the cold functions, one frame in front of the caller's frame.
 
 use crate::first;
 use crate::real::REAL;
@@ -11,8 +13,9 @@ use crate::thread::Charged;
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 
-// What nearly every call runs lies together in this order, in one page, each function from a line's beginning: the first one's boundary is
-// larger than all four. A section's boundary is raised also where nothing is skipped for it, as behind a function that is there already.
+// The hot functions are placed in this order in one page, and each begins at a cache line. The
+// first section's alignment is larger than all four functions together. `.p2align` raises a
+// section's alignment even if it skips no bytes, as behind an existing function.
 #[cfg(feature = "library")]
 core::arch::global_asm!(
     ".pushsection .text.hot.free, \"ax\", @progbits",
@@ -32,13 +35,14 @@ core::arch::global_asm!(
 /// A larger request fails in every allocator (`PTRDIFF_MAX`).
 const MAX_REQUEST_BYTES: usize = isize::MAX as usize;
 
-/// An allocation that returns a pointer: `name(parameters) as size of the request`, `slow` in the few other cases.
+/// An allocation that returns a pointer: `name(parameters) as size of the request`; `slow` handles
+/// the few sampled calls.
 macro_rules! allocation {
     ($(#[$doc:meta])* $name:ident, $slow:ident, $export:literal, ($($parameter:ident),*), $size:expr) => {
         $(#[$doc])*
         ///
         /// # Safety
-        /// As of the function of that name in C.
+        /// As for the function of that name in C.
         #[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = concat!(".text.hot.", stringify!($name))))]
         pub unsafe extern "C" fn $name($($parameter: usize),*) -> *mut c_void {
             match $size {
@@ -48,7 +52,7 @@ macro_rules! allocation {
                     // SAFETY: the same call.
                     Some(charged) => unsafe { $slow($($parameter,)* charged) },
                 },
-                // It fails, and says so as the allocator does.
+                // The request fails, and the allocator reports the failure.
                 // SAFETY: forwards the call.
                 None => unsafe { REAL.$name()($($parameter),*) },
             }
@@ -58,7 +62,7 @@ macro_rules! allocation {
     };
 }
 
-/// What an allocation does in the few other cases.
+/// The cold function of an allocation.
 macro_rules! sampled {
     ($name:ident, $slow:ident, $export:literal, ($($parameter:ident),*), $size:expr) => {
         #[cold]
@@ -85,8 +89,11 @@ fn both(count: usize, size: usize) -> Option<usize> {
     count.checked_mul(size)
 }
 
-/// [`charge`], and a jump through the pointer at `next` of `to`: nine instructions in a line of cache, of which the compiler would make eleven. To `slow` goes
-/// what [`charge`] says in the register `charged`, if that is not `None`, behind the instructions `before` it.
+/// [`charge`], and a jump through the pointer at `next` of `to`: nine instructions in one cache
+/// line. The compiler would make eleven.
+///
+/// If the result of [`charge`] is not `None`, the code runs the instructions `before` and jumps to
+/// `slow`, with the result in the register `charged`.
 macro_rules! charged {
     ($settings:path, $to:path, $next:expr, $slow:path, $charged:literal $(, $before:literal)*) => {
         core::arch::naked_asm!(
@@ -95,7 +102,7 @@ macro_rules! charged {
             "test rdi, rdi",
             "jle 2f",
             "imul rax, rdi",
-            // Branches that are not taken cost as much as all else here.
+            // Branches that are not taken cost as much as all other instructions here.
             "cmovo rax, qword ptr [rip + {settings} + {certain}]",
             "mov rcx, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
             "add qword ptr fs:[rcx], rax",
@@ -105,7 +112,7 @@ macro_rules! charged {
             concat!("mov ", $charged, ", {not}"),
             "jmp 4f",
             "3:",
-            // The carry: whether it ends.
+            // The carry flag: whether the countdown ends.
             concat!("sbb ", $charged, ", ", $charged),
             concat!("neg ", $charged),
             "4:",
@@ -129,7 +136,7 @@ const _: () = assert!(Charged::Idle as u64 == 0 && Charged::Ends as u64 == 1);
 /// malloc
 ///
 /// # Safety
-/// As of the function of that name in C.
+/// As for the function of that name in C.
 #[unsafe(naked)]
 #[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = ".text.hot.malloc"))]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
@@ -161,7 +168,7 @@ allocation! {
 /// `posix_memalign`
 ///
 /// # Safety
-/// As of the function of that name in C.
+/// As for the function of that name in C.
 #[cfg_attr(feature = "library", unsafe(no_mangle))]
 pub unsafe extern "C" fn posix_memalign(
     place: *mut *mut c_void,
@@ -190,7 +197,7 @@ unsafe extern "C" fn posix_memalign_sampled(
     let error = unsafe { REAL.posix_memalign()(place, alignment, size) };
     if let Some(rate) = rate {
         let block = match error {
-            // SAFETY: it has just been written.
+            // SAFETY: the allocator has just written it.
             0 => unsafe { place.read() },
             _ => core::ptr::null_mut(),
         };
@@ -202,7 +209,7 @@ unsafe extern "C" fn posix_memalign_sampled(
 /// realloc
 ///
 /// # Safety
-/// As of the function of that name in C.
+/// As for the function of that name in C.
 #[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = ".text.hot.realloc"))]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     let charged = match charge(size) {
@@ -235,7 +242,7 @@ unsafe extern "C" fn realloc_sampled(
     // SAFETY: forwards the call.
     let moved = unsafe { REAL.realloc()(block, size) };
     if let Some(of) = of {
-        // With a size of 0 the block is freed, whatever comes back.
+        // With a size of 0 the block is freed, whatever `realloc` returns.
         sample::end_move(of, block as usize, moved.is_null() && size != 0);
     }
     if let Some(rate) = rate {
@@ -244,10 +251,11 @@ unsafe extern "C" fn realloc_sampled(
     moved
 }
 
-/// reallocarray: the process's `realloc` of the product, as it is everywhere. Whoever calls this may have its `malloc` from an allocator in front of us.
+/// reallocarray: the process's `realloc` of the product, as in every libc. The caller's `malloc`
+/// may be that of an allocator in front of us.
 ///
 /// # Safety
-/// As of the function of that name in C.
+/// As for the function of that name in C.
 #[cfg_attr(feature = "library", unsafe(no_mangle))]
 pub unsafe extern "C" fn reallocarray(
     block: *mut c_void,
@@ -255,9 +263,10 @@ pub unsafe extern "C" fn reallocarray(
     size: usize,
 ) -> *mut c_void {
     match both(count, size) {
-        // SAFETY: as the caller has it.
+        // SAFETY: the caller's conditions are those of `realloc`.
         Some(bytes) => unsafe { first::realloc()(block, bytes) },
-        // An allocator that adds something to it would find that it is little.
+        // The product is not passed on: an allocator that adds to the size could wrap around to a
+        // small one.
         None => first::no_memory(),
     }
 }
@@ -294,7 +303,7 @@ mod tests {
         )
     }
 
-    /// What was said of a request, and what is left then.
+    /// The result of a request, and the countdown that is left then.
     fn after(left: i64, charge: impl Fn() -> usize) -> (usize, i64) {
         Countdown.swap(left);
         (charge(), Countdown.swap(0))

@@ -1,10 +1,11 @@
-//! One file that the loader has mapped: its symbols by their names, through its own hash table.
+//! One file that the loader has mapped: finds its symbols by name through the file's own hash
+//! table.
 //!
 //! References: System V ABI (dynamic section, hash table); the GNU hash table (`DT_GNU_HASH`) as glibc's elf/dl-lookup.c reads it.
 
 use core::ffi::{c_char, c_void};
 
-/// Entries of a dynamic section, at most; links of a chain, at most.
+/// Maximum number of entries of a dynamic section, and of links of a chain.
 const MAX_STEPS: usize = 1 << 20;
 
 const DT_NULL: u64 = 0;
@@ -57,7 +58,7 @@ impl Tables {
         for step in 0..MAX_STEPS {
             // SAFETY: the file's dynamic section, which ends with DT_NULL.
             let [tag, value] = unsafe { map.dynamic.wrapping_add(step).read() };
-            // glibc has written addresses there, others leave what the file says.
+            // glibc has written addresses there; other loaders leave the file's offsets.
             let address = if value < map.base { value.wrapping_add(map.base) } else { value };
             match tag {
                 DT_NULL => break,
@@ -72,7 +73,7 @@ impl Tables {
         (tables.strings != 0 && tables.symbols != 0).then_some(tables)
     }
 
-    /// The function at `index` of the symbols, if it has this name and is the one that a program gets which asks for no version.
+    /// The function at `index` of the symbols, if it has this name and is the default version.
     fn function(&self, map: &Map, index: u32, name: &[u8]) -> Option<*mut c_void> {
         // SAFETY: an index from the file's own hash table.
         let symbol = unsafe { &*(self.symbols as *const Symbol).wrapping_add(index as usize) };
@@ -82,7 +83,7 @@ impl Tables {
             return None;
         }
         if self.versions != 0 {
-            // SAFETY: as many as symbols.
+            // SAFETY: there are as many versions as symbols.
             let version =
                 unsafe { (self.versions as *const u16).wrapping_add(index as usize).read() };
             if version & HIDDEN != 0 {
@@ -91,7 +92,7 @@ impl Tables {
         }
         let address = map.base.wrapping_add(symbol.value) as usize;
         if kind == STT_GNU_IFUNC {
-            // SAFETY: such a symbol leads to a function that returns the address.
+            // SAFETY: the value of such a symbol is a function that returns the address.
             let resolve =
                 unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut c_void>(address) };
             return Some(resolve());
@@ -101,13 +102,13 @@ impl Tables {
 
     fn is_named(&self, offset: u32, name: &[u8]) -> bool {
         let text = (self.strings + offset as usize) as *const u8;
-        // SAFETY: texts end with a zero, which no byte of the name equals.
+        // SAFETY: names end with a zero, which no byte of `name` equals.
         let byte = |at: usize| unsafe { text.wrapping_add(at).read() };
         name.iter().enumerate().all(|(at, of)| byte(at) == *of) && byte(name.len()) == 0
     }
 }
 
-/// The function of this name in a file.
+/// The function with this name in a file.
 pub(crate) fn find(map: &Map, name: &[u8]) -> Option<*mut c_void> {
     let tables = Tables::of(map)?;
     match (tables.gnu_hash, tables.hash) {
@@ -119,7 +120,7 @@ pub(crate) fn find(map: &Map, name: &[u8]) -> Option<*mut c_void> {
 
 /// Word `at` of a table of 32-bit words.
 fn word(table: usize, at: usize) -> u32 {
-    // SAFETY: inside a hash table, as its own words say.
+    // SAFETY: the hash table's own words say that `at` is inside it.
     unsafe { (table as *const u32).wrapping_add(at).read() }
 }
 

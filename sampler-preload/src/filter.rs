@@ -1,27 +1,31 @@
-//! Whether an address may be that of a sampled block: asked by every `free`, and answered by one load.
+//! The filter: tells whether an address may be that of a sampled block. Every `free` asks, and one
+//! load answers.
 //!
-//! Counters of a byte, each for 252 neighbouring bytes of the heap, so that a line of the processor's cache has those of nearly 16 KiB of it. Taken for a
-//! sampled block are those in the same 252 bytes as one (of a heap of which one block in 512 KiB is sampled that is one part in 2,080), and by chance, where n
-//! are sampled, n/2¹⁸ of all others.
+//! The filter has counters of one byte, each for 252 neighbouring bytes of the heap. So a cache
+//! line has the counters of nearly 16 KiB of heap. A block is mistaken for a sampled one if it
+//! shares 252 bytes with one. In a heap of which one block in 512 KiB is sampled, that is one part
+//! in 2,080. By chance n/2¹⁸ of all other blocks are mistaken too, if n blocks are sampled.
 //!
 //! ```text
 //! counter of an address a = ⌊65 a/2¹⁴⌋ mod 2¹⁸ = ⌊a/2⁸ + a/2¹⁴⌋ mod 2¹⁸
 //! ```
 //!
-//! The upper 18 of the 32 bits of a product. The second term is for heaps that begin at multiples of 64 MiB, as those of threads do: they have their counters 4,096
-//! apart, those of their first mebibyte.
+//! The index is the upper 18 of the 32 bits of a product. The second term is for heaps that begin
+//! at multiples of 64 MiB, like those of threads: the counters of their first mebibytes are 4,096
+//! apart.
 //!
-//! A counter that has reached its end stays there: whoever is counted by it costs a look into the table from then on.
+//! A counter that has reached its maximum stays there. Blocks of such a counter cost a table
+//! look-up from then on.
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Counters.
+/// Number of counters.
 const COUNTERS: usize = 1 << (32 - SHIFT);
-/// What the lower half of an address is multiplied by.
+/// Factor of the lower half of an address.
 pub(crate) const FACTOR: u32 = (1 << 6) + 1;
-/// Bits of the product that do not count.
+/// Lower bits of the product that are dropped.
 pub(crate) const SHIFT: u32 = 14;
-/// The end of a counter.
+/// The maximum of a counter.
 const FULL: u8 = u8::MAX;
 
 /// The filter. All zero is empty.
@@ -37,12 +41,12 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// An empty one.
+    /// An empty filter.
     pub const fn new() -> Filter {
         Filter { counters: [const { AtomicU8::new(0) }; COUNTERS] }
     }
 
-    /// Whether a sampled block may be at `address`: never no where one is.
+    /// Whether a sampled block may be at `address`; always true if one is.
     #[inline(always)]
     pub fn may_hold(&self, address: usize) -> bool {
         self.counter(address).load(Relaxed) != 0
@@ -54,7 +58,7 @@ impl Filter {
         let _ = self.counter(address).fetch_update(Relaxed, Relaxed, more);
     }
 
-    /// Takes back a block that was counted.
+    /// Removes a block that was counted.
     pub fn remove(&self, address: usize) {
         let less = |count: u8| (count != FULL && count != 0).then(|| count - 1);
         let _ = self.counter(address).fetch_update(Relaxed, Relaxed, less);
@@ -93,7 +97,7 @@ mod tests {
     #[test]
     fn the_filter_has_few_false_positives() {
         let filter = filter();
-        // One of 8191 blocks of 64 bytes.
+        // One of 8191 blocks of 64 bytes is sampled.
         for n in 0..10_000 {
             filter.add(0x5555_0000_0000 + n * 64 * 8191);
         }
@@ -105,7 +109,7 @@ mod tests {
     #[test]
     fn heaps_of_threads_do_not_share_counters() {
         let filter = filter();
-        // 128 heaps of a megabyte, and two sampled blocks in each.
+        // 128 heaps of a megabyte, with two sampled blocks in each.
         let heap = |number: usize| 0x7f00_0000_0000 + (number << 26);
         let place = |number: usize| number.wrapping_mul(0x9E37_79B9) % (1 << 20) / 16 * 16;
         for number in 0..256 {
@@ -113,7 +117,7 @@ mod tests {
         }
         let others = (0..100_000).map(|number| heap(number % 128) + place(7 * number + 3));
         let taken = others.filter(|address| filter.may_hold(*address)).count();
-        // 256 of all counters; of a heap's 4,096 they would be 6 %.
+        // 256 of all counters; if all heaps shared 4,096 counters they would be 6 %.
         assert!(taken < 1_000, "{taken} of 100,000");
     }
 

@@ -1,9 +1,13 @@
-//! The process's own `malloc`, `realloc` and `free`: those that a call from any of its files reaches, the first in link order.
+//! The process's own `malloc`, `realloc` and `free`: those that a call from any of its files
+//! reaches, the first in link order.
 //!
-//! They are ours, unless an allocator stands in front of us: in the program itself, or preloaded before us. What the family's lesser members do without one
-//! of their own behind us they do by these, as libc's do: a block of that allocator's means nothing to the one behind us.
+//! They are ours, unless an allocator is in front of us: in the program itself, or preloaded before
+//! us. `reallocarray`, and functions without a counterpart behind us (`cfree`, `operator new`),
+//! call the process's own functions, as those of libc do. A block of the allocator in front of us
+//! is unknown to the allocator behind us.
 //!
-//! They are looked for as all others: an entry of our own for the loader to fill in would lead to ours, since we are linked with -Bsymbolic.
+//! The functions are looked up like all others. A relocation would lead to our own functions, since
+//! we are linked with -Bsymbolic.
 
 use crate::boot::boot;
 use crate::next::{Files, weak};
@@ -34,7 +38,7 @@ macro_rules! functions {
             }
         )*
 
-        /// Takes what is there; where nothing is found, ours.
+        /// Looks the functions up; those that are not found are replaced by ours.
         pub(crate) fn take(files: &Files) {
             $({
                 let found = files.first($symbol);
@@ -52,7 +56,7 @@ functions! {
     FREE, free: Freeing = c"free", release::free, (block: *mut c_void) -> ();
 }
 
-/// Null, and `errno` says that there is no memory.
+/// Returns null and sets `errno` to `ENOMEM`.
 pub(crate) fn no_memory() -> *mut c_void {
     let place = weak!("__errno_location");
     if place != 0 {

@@ -1,23 +1,26 @@
-//! Floating point inside `malloc`, of which the program must see nothing.
+//! Floating point inside `malloc`, invisible to the program.
 //!
-//! A program may have exceptions unmasked (`feenableexcept` of glibc) and be killed by one that is ours, may read their flags, and may round otherwise. So its
-//! control and status register is put away for the few computations that there are, none of them in what every call needs.
+//! A program may have exceptions unmasked (`feenableexcept` of glibc), and an exception of ours
+//! would kill it. It may also read exception flags, or use another rounding mode. So the control
+//! and status register is saved and restored around the few computations. No computation is on the
+//! hot path.
 //!
-//! Reference: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, 10.2.3 (MXCSR).
+//! Reference: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, 10.2.3
+//! (MXCSR).
 
 use core::arch::asm;
 
-/// All exceptions masked, none seen, rounding to nearest: as a process begins.
+/// All exceptions masked, no flag set, rounding to nearest: the initial state of a process.
 static INITIAL: u32 = 0x1f80;
 
-/// What is computed of three numbers.
+/// A computation of three numbers.
 pub(crate) type Computed = extern "C" fn(u64, u64, u64) -> u64;
 
-/// `compute` of these numbers.
+/// Returns `compute` of these numbers, and leaves the register as it was.
 pub(crate) fn undisturbed(compute: Computed, [first, second, third]: [u64; 3]) -> u64 {
     let mut state = 0u32;
     let result;
-    // SAFETY: calls a function of this type, around which the register is stored and loaded with what it had.
+    // SAFETY: calls a function of this type; the register is saved before and restored after.
     unsafe {
         asm!(
             "stmxcsr [r12]",
@@ -26,7 +29,7 @@ pub(crate) fn undisturbed(compute: Computed, [first, second, third]: [u64; 3]) -
             "ldmxcsr [r12]",
             initial = in(reg) &raw const INITIAL,
             compute = in(reg) compute,
-            // One that the function leaves as it is.
+            // A register that the function preserves.
             in("r12") &raw mut state,
             inout("rdi") first => _,
             inout("rsi") second => _,
@@ -44,7 +47,7 @@ mod tests {
     use crate::{interval, weight};
     use sampler_common::sampling::Rate;
 
-    /// Flags of exceptions, and what masks them.
+    /// Flags of exceptions, and their masks.
     const FLAGS: u32 = 0x3f;
     const MASKS: u32 = 0x1f80;
     /// Rounding towards zero.
@@ -52,14 +55,14 @@ mod tests {
 
     fn exchange(state: u32) -> u32 {
         let mut before = 0u32;
-        // SAFETY: stores the register, and loads it with what a test wants.
+        // SAFETY: stores the register, and loads it with the test's value.
         unsafe {
             asm!("stmxcsr [{}]", "ldmxcsr [{}]", in(reg) &raw mut before, in(reg) &raw const state);
         }
         before
     }
 
-    /// Every exception is deadly, and every number is rounded down.
+    /// Runs `work` with every exception unmasked and rounding towards zero.
     fn in_a_strict_program(work: fn() -> u64) -> (u64, u32) {
         let before = exchange(DOWN);
         let result = work();

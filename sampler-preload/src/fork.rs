@@ -1,11 +1,13 @@
-//! What a fork changes: the child begins its countdown anew, with random numbers of its own. Without that a parent's children would all
-//! sample the same calls.
+//! What a fork changes: the child begins its countdown anew, with random numbers of its own.
+//! Otherwise all children of a parent would sample the same calls.
 //!
-//! The table and the filter stay as they are: the child has the parent's blocks, and reports their ends as any other. Nothing needs to be
-//! repaired, since nobody holds a lock.
+//! The table and the filter stay as they are. The child has the parent's blocks, and reports their
+//! ends like those of its own blocks. Nothing needs repair, since this library has no locks.
 //!
-//! A library that was injected into a running process gets no call from libc at a fork. It has a page that the kernel empties in every child, and looks there
-//! whenever a request may be sampled. Such a child has the parent's countdown to its first sample, and numbers of its own from then on.
+//! A library that was injected into a running process gets no call from libc at a fork. It has a
+//! page that the kernel clears in every child, and checks this page whenever a request may be
+//! sampled. Such a child has the parent's countdown to its first sample, and numbers of its own
+//! from then on.
 
 use crate::clock;
 use crate::next::weak;
@@ -15,12 +17,14 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sampler_common::sampling::Cell as _;
 
-/// Bit of [`INJECTED`].
+/// Bit of [`INJECTED`]: the processor has `rdrand`.
 const HAS_RDRAND: u64 = 2;
-/// A processor may have no random number ready; one that has none after so many tries is broken (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, 7.3.17).
+/// Maximum number of `rdrand` attempts. A processor that has no random number ready after so many
+/// attempts is broken (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1,
+/// 7.3.17).
 const RDRAND_TRIES: u32 = 10;
 
-/// Written by the loader of an injected library ([`crate::inject`]), 0 in any other.
+/// Written by the loader of an injected library ([`crate::inject`]), 0 in any other library.
 pub(crate) static INJECTED: AtomicU64 = AtomicU64::new(0);
 
 /// A word on a page of its own: 1 in the process that the loader has filled, 0 in its children.
@@ -38,9 +42,10 @@ type Register =
 
 type RegisterAll = unsafe extern "C" fn(Option<Hook>, Option<Hook>, Option<Hook>) -> c_int;
 
-/// Has libc say when there is one.
+/// Registers the fork handlers with libc.
 pub(crate) fn register() {
-    // What `pthread_atfork` calls, which older glibcs have in no shared library.
+    // The function that `pthread_atfork` calls. Older glibcs have `pthread_atfork` in no shared
+    // library.
     let register = weak!("__register_atfork");
     let register_by_musl = weak!("pthread_atfork");
     if register != 0 {
@@ -67,7 +72,7 @@ unsafe extern "C" fn child() {
     Countdown.swap(0);
 }
 
-/// In an injected library: whether this process is a child by now.
+/// In an injected library: checks whether this process is a new child, and prepares it.
 #[inline(always)]
 pub(crate) fn look() {
     if INJECTED.load(Relaxed) != 0 && MARK.word.load(Relaxed) == 0 {
@@ -78,14 +83,15 @@ pub(crate) fn look() {
 #[cold]
 #[inline(never)]
 fn note_injected_child() {
-    // Of several threads more than one may come here: each draws numbers that nobody has.
+    // Several threads may come here. Each draws numbers that no other thread has.
     crate::boot::note_child(random());
     crate::settings::SETTINGS.note_forked();
     Dice::reseed();
     MARK.word.store(1, Relaxed);
 }
 
-/// A number that siblings do not share. Not the time-stamp counter: a process may have forbidden itself to read it.
+/// A number that siblings do not share. The time-stamp counter is not read, since a process may
+/// have forbidden that to itself.
 fn random() -> u64 {
     let time = mixed(clock::now_ns().unwrap_or(0));
     if INJECTED.load(Relaxed) & HAS_RDRAND == 0 {
@@ -97,7 +103,7 @@ fn random() -> u64 {
 fn rdrand() -> Option<u64> {
     let number: u64;
     let is_valid: u8;
-    // SAFETY: writes two registers; the loader has looked whether this processor has the instruction.
+    // SAFETY: writes two registers; the loader has checked that this processor has the instruction.
     unsafe {
         asm!("rdrand {}", "setc {}", out(reg) number, out(reg_byte) is_valid, options(nomem, nostack));
     }
@@ -109,14 +115,14 @@ mod tests {
     use crate::thread::Dice;
     use sampler_common::sampling::Random as _;
 
-    /// Two children of one parent, as the kernel leaves them: the same words, but an empty mark.
+    /// Two children of one parent, as the kernel leaves them: the same words, but a cleared mark.
     #[test]
     fn injected_children_draw_numbers_of_their_own() {
         let has_rdrand = std::arch::is_x86_feature_detected!("rdrand");
         INJECTED.store(1 | if has_rdrand { HAS_RDRAND } else { 0 }, Relaxed);
         let draws = [(), ()].map(|()| {
             MARK.word.store(0, Relaxed);
-            // What both have of the parent.
+            // The state that both children have from the parent.
             crate::boot::SEED.store(7, Relaxed);
             look();
             assert_eq!(MARK.word.load(Relaxed), 1);

@@ -1,9 +1,13 @@
-//! The words that a loader fills when it maps this library into a running process (`sampler-inject`).
+//! The words that a loader fills when it maps this library into a running process
+//! (`sampler-inject`).
 //!
-//! No code of this library runs then: no constructor, no [`crate::boot`], no `dlsym`, no `pthread_atfork`. The loader applies the relocations, gives the thread-local words an
-//! offset in every thread that is zero there, and fills the words of [`WORDS`] before any call can arrive. All weak symbols may stay 0.
+//! No code of this library runs then: no constructor, no [`crate::boot`], no `dlsym`, no
+//! `pthread_atfork`. The loader applies the relocations, and gives the thread-local words an offset
+//! whose memory is zero in every thread. It fills the words of [`WORDS`] before any call can
+//! arrive. All weak symbols may stay 0.
 //!
-//! A process in which the loader has filled nothing (`LD_PRELOAD`) never looks at these words, but at one of them: whether it was injected.
+//! In a process without injection (`LD_PRELOAD`) no code reads [`WORDS`]. The library only checks
+//! `INJECTED`, which is 0 then.
 
 use crate::boot::{IS_DONE, SEED};
 use crate::fork::{INJECTED, MARK};
@@ -17,18 +21,22 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 /// "SMPLINJ2": the layout of [`LoaderWords`].
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ2");
 
-/// Bytes of a function's name, with zeros behind it.
+/// Bytes of a function's name, padded with zeros.
 pub const NAME_BYTES: usize = 40;
 
-/// One function of the malloc family, or an operator of C++. The loader finds the function that a hook leads to by the same name among the library's dynamic symbols.
+/// One function of the malloc family, or an operator of C++. The library's dynamic symbol of the
+/// same name is the function that a hook leads to.
 #[repr(C)]
 pub struct Function {
     name: [u8; NAME_BYTES],
-    /// Where calls go on to: the allocator's own function, or `trampoline`.
+    /// Pointer through which calls are forwarded: to the allocator's own function, or to
+    /// `trampoline`.
     next: *const AtomicPtr<c_void>,
-    /// Where `trampoline` goes on to: the allocator's own function, if that may call another function of the family.
+    /// Pointer through which `trampoline` forwards: to the allocator's own function, if that may
+    /// call another function of the family.
     marked: *const AtomicPtr<c_void>,
-    /// A function that leaves a mark and calls what `marked` leads to ([`crate::inside`]); of an operator: what samples it before `marked`.
+    /// A function that sets a mark and calls the function at `marked` ([`crate::inside`]). For an
+    /// operator: a function that samples before the one at `marked`.
     trampoline: unsafe extern "C" fn(),
 }
 
@@ -49,7 +57,7 @@ impl Function {
     }
 }
 
-/// Memory of this library.
+/// A memory area of this library.
 #[repr(C)]
 pub struct Area {
     start: *const c_void,
@@ -62,27 +70,29 @@ pub struct LoaderWords {
     magic: u64,
     /// Bytes of this structure.
     bytes: u64,
-    /// The rate in force and the rate that was asked for, raw units of [`sampler_common::sampling::Rate`]: both the same.
+    /// The rate in force and the rate that was asked for, in raw units of
+    /// [`sampler_common::sampling::Rate`]. The loader sets both to the same rate.
     rate: *const AtomicU64,
     asked: *const AtomicU64,
     /// `__vdso_clock_gettime`, or 0.
     clock: *const AtomicPtr<c_void>,
     /// A random number that is not 0.
     seed: *const AtomicU64,
-    /// 1, a byte: nobody looks for an allocator.
+    /// Set to 1, a byte: no look-up of an allocator takes place.
     is_done: *const AtomicBool,
     /// Bits: 1 (injected), and 2 if the processor has `rdrand`.
     injected: *const AtomicU64,
-    /// 1. On a page of its own, which a forked child must get as zeros (`MADV_WIPEONFORK`).
+    /// Set to 1. The mark is on a page of its own, which a forked child must get as zeros
+    /// (`MADV_WIPEONFORK`).
     mark: *const AtomicU64,
-    /// What has to be zero before the first call: the filter and the table of held samples.
+    /// Areas that have to be zero before the first call: the filter and the table of held samples.
     areas: [Area; 2],
     usual: [Function; USUAL_FUNCTIONS.len()],
     rare: [Function; RARE_FUNCTIONS.len()],
     operators: [Function; OPERATORS.len()],
 }
 
-// SAFETY: addresses, which nobody changes.
+// SAFETY: only addresses, which do not change.
 unsafe impl Sync for LoaderWords {}
 
 /// The one table.
@@ -130,7 +140,7 @@ mod tests {
         assert!(names.len() == functions().count() && names.contains("free_aligned_sized"));
     }
 
-    /// What a loader writes there is what the library calls.
+    /// A function that a loader writes into a word is the one that the library calls.
     #[test]
     fn a_filled_word_is_where_calls_go() {
         unsafe extern "C" fn theirs(_: usize) -> *mut c_void {

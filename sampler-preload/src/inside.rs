@@ -1,39 +1,46 @@
-//! What a function of the family asks of others of the family is part of it, and is not sampled a second time.
+//! Nested calls: a call of the family that an allocator makes inside another call of the family is
+//! not sampled a second time.
 //!
-//! Allocators make some of their functions of others, by the names that they export, which are ours: musl `calloc` of `malloc`, `posix_memalign` of
-//! `aligned_alloc`. The outer one is what the program has asked for, and its block the one that is freed. So calls of an allocator that is not
-//! known to do without that ([`crate::real`]), and of its operators of C++, leave a mark meanwhile ([`marked`]); the inner function is charged as any,
-//! since `malloc` has no time to look, and if it would be sampled, it looks and is not. To leave out the samples of some calls changes nothing in the chance
-//! of all others: what is left of an exponential distance is one.
+//! Allocators build some of their functions on others, by their exported names, which are ours.
+//! musl builds `calloc` on `malloc`, and `posix_memalign` on `aligned_alloc`. The program has
+//! called the outer function, and frees the outer function's block.
 //!
-//! The mark is the stack's end at the time. Where a call is left by `longjmp` or an exception it stays. It counts only a little deeper in
-//! the same stack, and while the address that the call returns to lies there.
+//! So a call sets a mark ([`marked`]) if the allocator is not known to work without nested calls
+//! ([`crate::real`]). Calls of C++ operators set a mark too. The inner function is charged as
+//! usual, since `malloc` has no time for a check. If it would be sampled, it checks the mark and is
+//! not sampled. Dropping the samples of some calls does not change the probability of the others:
+//! the rest of an exponential distance is exponential.
+//!
+//! The mark is the stack pointer at the outer call. It stays if the call is left by `longjmp` or an
+//! exception. A mark counts only for calls slightly deeper in the same stack, and only while the
+//! return address at the mark is that of the outer call.
 
 use crate::thread::{Mark, marked};
 
-/// Stack that an allocator needs between two functions of its own, bytes. So near, what lies in between is there to be read.
+/// Stack that an allocator needs between two of its functions, bytes. The memory between two such
+/// addresses is readable.
 const ALLOCATOR_STACK_BYTES: u64 = 16 << 10;
-/// More bytes of code than [`marked`] has.
+/// An upper bound of the bytes of code of [`marked`].
 const CODE: u64 = 64;
 
-/// Whether this is part of another call of this thread.
+/// Whether this call is part of another call of this thread.
 pub(crate) fn is_inside() -> bool {
     let (mark, here) = (Mark::get(), Mark::here());
     if mark.abs_diff(here) >= ALLOCATOR_STACK_BYTES {
-        // None, or that of another stack.
+        // No mark, or the mark of another stack.
         return false;
     }
     let is_inside = here < mark && returns_to(mark).wrapping_sub(marked as *const () as u64) < CODE;
     if !is_inside {
-        // Of a call that was never returned from.
+        // A mark of a call that never returned.
         Mark::put_back(0);
     }
     is_inside
 }
 
-/// Where a call returns to that was made when the stack ended here.
+/// The return address of the call that set this mark.
 fn returns_to(mark: u64) -> u64 {
-    // SAFETY: a word of this thread's stack that lies between its end and what was its end.
+    // SAFETY: a word of this thread's stack between its current end and the mark.
     unsafe { ((mark - 8) as *const u64).read_volatile() }
 }
 
@@ -52,7 +59,7 @@ mod tests {
     }
 
     fn inside(deeper: usize) -> bool {
-        // SAFETY: a function of as many words.
+        // SAFETY: `asks` takes as many words.
         let answer = unsafe { marked(deeper, 0, 0, asks as *mut c_void) };
         !answer.is_null()
     }
@@ -63,7 +70,7 @@ mod tests {
         std::thread::spawn(|| assert!(!is_inside())).join().unwrap();
     }
 
-    /// As after `longjmp`.
+    /// The state after `longjmp`.
     #[test]
     fn a_call_that_was_left_is_over() {
         let frames = std::hint::black_box([0u64; 64]);

@@ -1,13 +1,15 @@
-//! `SAMPLER_INTERVAL`: mean bytes between samples, as people write it, and the rate that it means.
+//! `SAMPLER_INTERVAL`: mean bytes between samples, as people write it, and the rate of this
+//! interval.
 
 use crate::float::undisturbed;
 use sampler_common::sampling::Rate;
 use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE, MAX_INTERVAL_BYTES};
 
-/// Without `SAMPLER_INTERVAL`, or with one that cannot be read: that of samplerd.
+/// The interval without `SAMPLER_INTERVAL`, or if its value cannot be parsed: the default of
+/// samplerd.
 pub const DEFAULT_BYTES: u64 = 512 << 10;
 
-/// Terms of the series of λ: at R = 2 the rest is below 2⁻⁶⁰.
+/// Terms of the series of λ: at R = 2 the remainder is below 2⁻⁶⁰.
 const SERIES_TERMS: u32 = 60;
 
 /// Bytes of `4096`, `512KiB`, `64k` or `1MiB` (1 … 2^32); whole numbers only. `None`: anything else.
@@ -30,7 +32,8 @@ pub fn parse(text: &[u8]) -> Option<u64> {
     (1..=MAX_INTERVAL_BYTES).contains(&bytes).then_some(bytes)
 }
 
-/// λ = −ln(1 − 1/R) = Σ p^k/k, p = 1/R; 1 byte is always. Within 1 of [`Rate`]'s own, which needs a library.
+/// The rate λ = −ln(1 − 1/R) = Σ p^k/k, p = 1/R; at 1 byte every allocation is sampled. Within 1 of
+/// [`Rate`]'s own result, whose logarithm needs a library.
 pub fn rate(interval_bytes: u64) -> Rate {
     if interval_bytes <= 1 {
         return Rate::from_raw(HAZARD_CERTAIN);
@@ -39,7 +42,7 @@ pub fn rate(interval_bytes: u64) -> Rate {
     Rate::from_raw(if raw == 0 { 1 } else { raw })
 }
 
-/// The raw rate, by the series.
+/// The raw rate, computed by the series.
 extern "C" fn series(interval_bytes: u64, _: u64, _: u64) -> u64 {
     let chance = 1.0 / interval_bytes as f64;
     // The smallest terms first: p(1 + p(1/2 + p(1/3 + …))).

@@ -1,21 +1,28 @@
 //! The cheap path: a sampler inside the process, by `LD_PRELOAD`.
 //!
-//! It defines the malloc family in front of whatever allocator the process has and forwards every call to it. The countdown of
-//! [`sampler_common::sampling`] runs in the process; only a sampled allocation, and the end of one, goes through a USDT
-//! (`otel_memory:alloc`, `otel_memory:free`: OpenTelemetry eBPF profiler, design document 00003), where samplerd or any other
-//! consumer of that contract may listen. How the few samples end that the contract cannot tell of goes through one of our own (`sampler_preload:ended`).
+//! The library defines the malloc family in front of the process's allocator, and forwards every
+//! call to this allocator, whichever it is. The countdown of [`sampler_common::sampling`] runs in
+//! the process. Only a sampled allocation, and the end of one, hits a USDT probe:
+//! `otel_memory:alloc` or `otel_memory:free` (OpenTelemetry eBPF profiler, design document 00003).
+//! samplerd or any other consumer of that contract may attach to these probes. The contract cannot
+//! report some ends of samples; our own probe `sampler_preload:ended` reports them.
 //!
-//! It limits its samples by itself ([`sampler_common::sampling::token_bucket`]), so that none is ever too many for who listens.
+//! The library limits its samples by itself ([`sampler_common::sampling::token_bucket`]), so that
+//! the reader never gets too many.
 //!
-//! What keeps the process unharmed: no locks (a lock that another thread holds at `fork` would never be released), no allocation
-//! of its own, no system call (but for advice on its own memory when it is loaded), no thread-local destructor, no library that
-//! it needs. Its tables are zero pages of its own image until they are used, and have fixed ends. On everything that it does not
-//! know it forwards the call as it came.
+//! Rules that keep the process unharmed:
 //!
-//! What it leaves to others: an `operator new` that reaches `malloc` by itself, and `malloc_usable_size` and the like, which are the allocator's.
+//! - no locks: a lock that another thread holds at `fork` would never be released;
+//! - no allocation of its own, no thread-local destructor, no library that it needs;
+//! - no system call, except for advice on its own memory when it is loaded;
+//! - tables of fixed size in its own image, zero pages until they are used;
+//! - calls that it does not know are forwarded as they came.
 //!
-//! `unsafe` is what this crate is made of at its edges (foreign function pointers, the process's own memory, TLS and probes by
-//! assembler). The table, the filter, weights and intervals have none.
+//! The library does not sample an `operator new` that calls `malloc` (the `malloc` is sampled). It
+//! leaves `malloc_usable_size` and similar functions to the allocator.
+//!
+//! `unsafe` is needed at the edges: foreign function pointers, the process's own memory, TLS and
+//! probes in assembler. The table, the filter, weights and intervals have no `unsafe`.
 #![cfg_attr(not(test), no_std)]
 
 pub mod boot;
@@ -45,7 +52,8 @@ pub mod table;
 pub mod thread;
 pub mod weight;
 
-/// There is nothing to say and nobody to say it to. No code here panics: indexes are masked, arithmetic wraps.
+/// Never called: no code here panics, since indexes are masked and arithmetic wraps. There would be
+/// no way to report a panic either.
 #[cfg(all(feature = "library", not(test)))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
@@ -54,7 +62,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     }
 }
 
-// The compiled core library names it; nothing unwinds here.
+// The compiled core library refers to this symbol; nothing unwinds here.
 #[cfg(all(feature = "library", not(test)))]
 core::arch::global_asm!(
     ".pushsection .text.rust_eh_personality, \"ax\", @progbits",

@@ -1,12 +1,16 @@
-//! How many samples a second this process sends: no more than its limit, from its first one on, whatever it allocates and whether samplerd gets
-//! a CPU or not. The law is [`sampler_common::sampling::token_bucket`].
+//! The limit of samples that this process sends in a second, from its first sample on.
 //!
-//! It is looked at for each sample that somebody listens to, and acts on later requests. These find the rate in force where they find it
-//! anyway, so that a request that is not sampled does nothing for it. The bucket is the process's, and so is the clock: no thread waits for another.
-//! Of two threads that take a token at the same time either puts its rate into force, and the next sample corrects it.
+//! The limit holds whatever the process allocates, and whether samplerd gets a CPU or not. The law
+//! is [`sampler_common::sampling::token_bucket`].
 //!
-//! A request finds the rate twice if it is sampled: when it is charged, and when its weight is made. Another thread's sample may change
-//! the rate in the few nanoseconds between, which happens to one sample in a million and makes it count for half or twice as much.
+//! The limit is checked at each sample that has a reader, and acts on later requests. A request
+//! reads the rate in force anyway, so an unsampled request does no work for the limit. The bucket
+//! and its clock belong to the process: no thread waits for another. If two threads take a token at
+//! the same time, either may put its rate into force. The next sample corrects the rate.
+//!
+//! A sampled request reads the rate twice: when it is charged, and when its weight is made. Another
+//! thread's sample may change the rate in the few nanoseconds between. That happens to one sample
+//! in a million, which then counts for half or twice as much.
 
 use crate::clock;
 use crate::settings::Settings;
@@ -15,7 +19,7 @@ use sampler_common::sampling::Rate;
 use sampler_common::sampling::token_bucket::{self, MAX_PERIOD_NS};
 
 impl Settings {
-    /// A sample is sent: it takes a token.
+    /// Takes a token for a sample that is sent.
     pub(crate) fn take_token(&self) {
         if let Some(now_ns) = clock::now_ns() {
             self.take_token_at(now_ns);
@@ -27,13 +31,14 @@ impl Settings {
         let before = self.until_ns.load(Relaxed);
         let mut until = token_bucket::take(before, now_ns, period_ns);
         if self.until_ns.compare_exchange(before, until, Relaxed, Relaxed).is_err() {
-            // Another thread has taken one: the time is right by that.
+            // Another thread has taken a token; this token is added to that thread's time.
             until = self.until_ns.fetch_add(period_ns, Relaxed).wrapping_add(period_ns);
         }
         self.sample_at(token_bucket::level(until, now_ns, period_ns));
     }
 
-    /// Nobody listens, and so nothing is owed: the rate is the one that was asked for.
+    /// Without a reader nothing is sent and nothing is owed: the rate becomes the one that was
+    /// asked for.
     pub(crate) fn forget_debt(&self) {
         if self.rate.load(Relaxed) != self.asked.load(Relaxed) {
             self.until_ns.store(0, Relaxed);
@@ -52,12 +57,12 @@ impl Settings {
         if before == asked {
             self.raises.fetch_add(1, Relaxed);
         }
-        // First: whoever finds a sample of that rate finds that it was in force.
+        // Stored before the rate: a reader that sees a sample of this rate sees it in `lowest`.
         self.lowest.fetch_min(rate, Relaxed);
         self.rate.store(rate, Relaxed);
         let now_asked = self.asked.load(Relaxed);
         if now_asked != asked {
-            // samplerd has asked for another one meanwhile.
+            // samplerd has asked for another rate meanwhile.
             self.rate.store(now_asked, Relaxed);
         }
     }
@@ -90,11 +95,11 @@ mod tests {
         flood(SECOND_NS, 10 * 16);
         let lowest = settings.rate().raw();
         assert!(lowest.abs_diff(asked.raw() >> 11) <= 1 << 11, "{lowest} of {}", asked.raw());
-        // What was owed is paid in a fifth of a second.
+        // The debt is paid in a fifth of a second.
         settings.take_token_at(SECOND_NS + SECOND_NS / 5);
         assert_eq!((settings.rate(), settings.raises.load(Relaxed)), (asked, 1));
         assert_eq!(settings.lowest.load(Relaxed), lowest);
-        // A clock that went back.
+        // The clock goes back.
         settings.take_token_at(1);
         settings.take_token_at(3 * SECOND_NS);
         assert_eq!(settings.rate(), asked);
@@ -110,7 +115,7 @@ mod tests {
         assert_eq!((settings.rate(), settings.until_ns.load(Relaxed)), (asked, 0));
     }
 
-    /// Threads that take tokens at once: none is forgotten, but those that were taken before time began.
+    /// Threads that take tokens at the same time: no token is lost.
     #[test]
     fn threads_share_a_bucket() {
         const THREADS: u64 = 4;

@@ -1,8 +1,11 @@
-//! What an `operator new` or `operator delete` does that does more than pass the call on ([`crate::operators`] knows which do).
+//! The operators `new` and `delete` that do more than forward the call ([`crate::operators`]
+//! decides which do).
 //!
-//! `operator new` may throw, and the exception has to get through. No frame of compiled code is ever between its caller and the one behind us: that
-//! would have to say that it may be left so, and to abort then. There is a jump, or a frame by assembler, which the unwinder leaves like any
-//! other; the mark that stays behind is known to be stale ([`crate::inside`]).
+//! `operator new` may throw, and the exception has to pass. So no frame of compiled code is ever
+//! between its caller and the operator behind us: such a frame would have to be declared as one
+//! that unwinding may leave, and would abort then. Instead there is a jump, or a frame in
+//! assembler, which the unwinder leaves like any other. The mark that stays behind is recognized as
+//! stale ([`crate::inside`]).
 
 use crate::first;
 use crate::next::Files;
@@ -14,7 +17,7 @@ use core::arch::naked_asm;
 use core::ffi::{CStr, c_void};
 use sampler_common::sampling::Rate;
 
-/// An `operator new` of an allocator of its own, `next`.
+/// An `operator new` of an allocator that has its own, `next`.
 #[inline(always)]
 pub(crate) unsafe fn sampled(
     size: usize,
@@ -23,14 +26,15 @@ pub(crate) unsafe fn sampled(
     next: *mut c_void,
 ) -> *mut c_void {
     match charge(size) {
-        // SAFETY: forwards the call. It may call `aligned_alloc` of the process (jemalloc's does).
+        // SAFETY: forwards the call. `next` may call the process's `aligned_alloc` (jemalloc's
+        // does).
         None => unsafe { marked(size, second, third, next) },
         // SAFETY: the same call.
         Some(charged) => unsafe { new_sampled(size, second, third, next, charged) },
     }
 }
 
-/// One that may have to be reported: [`decide_new`], the call, [`reported`].
+/// An `operator new` that may have to be reported: [`decide_new`], the call, [`reported`].
 #[unsafe(naked)]
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new"))]
 unsafe extern "C" fn new_sampled(
@@ -81,7 +85,7 @@ unsafe extern "C" fn new_sampled(
     )
 }
 
-/// The rate of a request that is to be reported; 0: it is not.
+/// The rate of a request that is to be reported; 0: it is not reported.
 unsafe extern "C" fn decide_new(size: usize, charged: Charged) -> u64 {
     decide(size, charged).map_or(0, Rate::raw)
 }
@@ -91,9 +95,11 @@ unsafe extern "C" fn reported(block: usize, size: usize, rate: u64) {
     sample::begin(block, size, Rate::from_raw(rate));
 }
 
-/// What an injected `operator new` does, of which `$way` is the way: [`charge`], and a jump to the one behind us. Where that may be sampled, `$slow`.
+/// The code of an injected `operator new` with the target `$way`: [`charge`], and a jump to the
+/// operator behind us, or to `$slow` if the request may be sampled.
 ///
-/// The unwinder of the process does not know this library then, and an exception that found a frame of ours would end the process. So there never is one.
+/// The unwinder of the process does not know an injected library, and an exception that found a
+/// frame of ours would end the process. So there is never such a frame.
 macro_rules! new_injected_with {
     ($way:ident, $slow:path) => {
         crate::entry::charged!(
@@ -116,7 +122,8 @@ macro_rules! new_aligned_injected {
         crate::new::new_injected_with!($way, crate::new::sampled_aligned_injected)
     };
 }
-/// What an injected `operator delete` does: a look into the filter, as `free`'s, and a jump to the one behind us.
+/// The code of an injected `operator delete`: a filter look-up, like that of `free`, and a jump to
+/// the operator behind us.
 macro_rules! delete_injected {
     ($way:ident) => {
         core::arch::naked_asm!(
@@ -140,7 +147,8 @@ macro_rules! delete_injected {
 }
 pub(crate) use {delete_injected, new_aligned_injected, new_injected, new_injected_with};
 
-/// Calls `$function` with the first two words and `rcx`. A block that it returns is returned; else the call goes on to the operator at `r9`, as it came.
+/// Calls `$function` with the first two words and `rcx`. If it returns a block, that is the result.
+/// Else the original call goes on to the operator at `r9`.
 macro_rules! before_the_operator {
     ($(#[$doc:meta])* $name:ident, $export:literal, $function:path) => {
         $(#[$doc])*
@@ -184,11 +192,12 @@ macro_rules! before_the_operator {
 }
 
 before_the_operator! {
-    /// An injected `operator new` that may have to be reported: its memory is `malloc`'s, as it is in every allocator that is injected so.
+    /// An injected `operator new` that may have to be reported. Its memory comes from `malloc`, as
+    /// in every allocator that is injected in this way.
     sampled_injected, "__sampler_preload_new_injected", block_of_malloc
 }
 before_the_operator! {
-    /// The same of one with an alignment.
+    /// An injected `operator new` with an alignment that may have to be reported.
     sampled_aligned_injected, "__sampler_preload_new_aligned_injected", block_of_aligned_alloc
 }
 before_the_operator! {
@@ -196,7 +205,8 @@ before_the_operator! {
     ended_injected, "__sampler_preload_delete_injected", end_of_block
 }
 
-/// A sampled block; null: the request is not sampled, or the operator has to find out what is to be done without memory.
+/// A sampled block. Null: the request is not sampled, or there is no memory, which the operator has
+/// to handle.
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new_of_malloc"))]
 unsafe extern "C" fn block_of_malloc(size: usize, _: usize, charged: Charged) -> *mut c_void {
     // SAFETY: it has no conditions.
@@ -209,7 +219,7 @@ unsafe extern "C" fn block_of_aligned_alloc(
     alignment: usize,
     charged: Charged,
 ) -> *mut c_void {
-    // SAFETY: the operator's caller answers for the alignment.
+    // SAFETY: the operator's caller guarantees the alignment.
     sampled_block(size, charged, || unsafe { REAL.aligned_alloc()(alignment, size) })
 }
 
@@ -221,7 +231,8 @@ fn sampled_block(
 ) -> *mut c_void {
     let Some(rate) = decide(size, charged) else { return core::ptr::null_mut() };
     let block = allocate();
-    // Without a block it is said that the call has failed: who knows what the operator will do.
+    // Without a block the call is reported as failed, since the operator's further actions are
+    // unknown.
     sample::begin(block as usize, size, rate);
     block
 }
@@ -231,7 +242,7 @@ unsafe extern "C" fn end_of_block(block: usize) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// An `operator delete` of an allocator of its own, `next`.
+/// An `operator delete` of an allocator that has its own, `next`.
 #[inline(always)]
 pub(crate) unsafe fn ended(
     block: usize,
@@ -244,7 +255,8 @@ pub(crate) unsafe fn ended(
     }
     // SAFETY: the operator behind us, of this name.
     let next = unsafe { core::mem::transmute::<*mut c_void, Operator>(next) };
-    // SAFETY: forwards the call. It may call `free` of the process, which finds that the block has ended.
+    // SAFETY: forwards the call. `next` may call the process's `free`, which finds that the block
+    // has ended.
     unsafe { next(block, second, third) }
 }
 
@@ -254,7 +266,7 @@ fn end(block: usize) {
     sample::end(block);
 }
 
-/// An `operator new` where there is none behind us: as libstdc++'s and libc++'s.
+/// An `operator new` without one behind us, with the behaviour of libstdc++'s and libc++'s.
 #[inline(always)]
 pub(crate) unsafe fn of_malloc(
     size: usize,
@@ -271,7 +283,7 @@ pub(crate) unsafe fn of_malloc(
     unsafe { late(name)(size, second, third) }
 }
 
-/// The same of one with an alignment.
+/// An `operator new` with an alignment, without one behind us.
 #[inline(always)]
 pub(crate) unsafe fn of_memalign(
     size: usize,
@@ -281,7 +293,7 @@ pub(crate) unsafe fn of_memalign(
 ) -> *mut c_void {
     let mut block = core::ptr::null_mut();
     let least = alignment.max(size_of::<usize>());
-    // SAFETY: the place is ours.
+    // SAFETY: the place is a local variable.
     if unsafe { first::posix_memalign()(&raw mut block, least, size.max(1)) } == 0 {
         return block;
     }
@@ -289,16 +301,17 @@ pub(crate) unsafe fn of_memalign(
     unsafe { late(name)(size, alignment, third) }
 }
 
-/// An `operator delete` where there is none behind us.
+/// An `operator delete` without one behind us.
 #[inline(always)]
 pub(crate) unsafe fn of_free(block: usize, _: usize, _: usize, _: &CStr) -> *mut c_void {
     let block = block as *mut c_void;
-    // SAFETY: what the caller may free.
+    // SAFETY: a block that the caller may free.
     unsafe { first::free()(block) };
     core::ptr::null_mut()
 }
 
-/// The one that has come with a library since: it knows what is to be done without memory. Whoever calls it has one.
+/// The operator of a library that was loaded since, which handles the lack of memory. Whoever calls
+/// it has such a library.
 #[cold]
 #[inline(never)]
 fn late(name: &CStr) -> Operator {

@@ -1,17 +1,20 @@
-//! What `dlsym` would find, read from the loader's own list without calling it: `dlsym` may allocate and takes the
-//! loader's lock, and before glibc 2.34 a program need not have it.
+//! Finds what `dlsym` would find, in the loader's own list and without a call of `dlsym`.
 //!
-//! The list is `struct link_map` of link.h, from `_r_debug`: the program, what is preloaded, what these need. Where there is no `_r_debug` (musl), `dlsym`
-//! is asked, which there neither allocates nor may be missing.
+//! `dlsym` may allocate and takes the loader's lock, and before glibc 2.34 a program need not have
+//! it.
+//!
+//! The list is `struct link_map` of link.h, from `_r_debug`: the program, the preloaded files, and
+//! the files that these need. Without `_r_debug` (musl) `dlsym` is called, which in musl neither
+//! allocates nor can be missing.
 
 use crate::file::{Map, find};
 use core::arch::asm;
 use core::ffi::{CStr, c_char, c_void};
 
-/// Places for `dlsym` to look in, of dlfcn.h.
+/// Handles of dlfcn.h for `dlsym`.
 const RTLD_NEXT: usize = usize::MAX;
 const RTLD_DEFAULT: usize = 0;
-/// Files in the list, at most.
+/// Maximum number of files in the list.
 const MAX_FILES: usize = 4096;
 
 #[repr(C)]
@@ -23,11 +26,12 @@ struct Debug {
 type Dlerror = unsafe extern "C" fn() -> *mut c_char;
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// Address of a symbol that may be missing: 0 then.
+/// Address of a symbol that may be missing; 0 if it is.
 macro_rules! weak {
     ($symbol:literal) => {{
         let address: usize;
-        // SAFETY: reads the entry of this name that the loader has written, before anybody could call us.
+        // SAFETY: reads the entry of this name, which the loader has written before any call can
+        // arrive.
         unsafe {
             core::arch::asm!(
                 concat!(".weak ", $symbol),
@@ -43,30 +47,30 @@ pub(crate) use weak;
 
 /// The process's files, in link order.
 pub(crate) enum Files {
-    /// From this one on, as the loader lists them.
+    /// The loader's list, from this file on.
     Listed(*const Map),
-    /// As `dlsym` knows them.
+    /// The files that `dlsym` searches.
     Asked,
 }
 
 impl Files {
-    /// Those of this process.
+    /// The files of this process.
     pub(crate) fn here() -> Files {
         let debug = weak!("_r_debug") as *const Debug;
         if debug.is_null() {
             return Files::Asked;
         }
-        // SAFETY: the loader's, for debuggers; it stays.
+        // SAFETY: memory of the loader for debuggers, which stays.
         Files::Listed(unsafe { (*debug).map })
     }
 
-    /// A function by its name in the files behind this one: null if none has it.
+    /// A function by its name in the files behind this one; null if none has it.
     pub(crate) fn behind(&self, name: &CStr) -> *mut c_void {
         let Files::Listed(first) = self else { return asked(RTLD_NEXT, name) };
         found(behind(*first), name)
     }
 
-    /// The same, with the file that has it.
+    /// A function by its name in the files behind this one, with its file.
     #[inline(never)]
     pub(crate) fn found(&self, name: &CStr) -> Option<Found> {
         let Files::Listed(first) = self else {
@@ -77,23 +81,25 @@ impl Files {
         behind(*first).find_map(found)
     }
 
-    /// The one that a call from any file reaches.
+    /// The function that a call from any file reaches.
     pub(crate) fn first(&self, name: &CStr) -> *mut c_void {
         let Files::Listed(first) = self else { return asked(RTLD_DEFAULT, name) };
         found(maps(*first), name)
     }
 }
 
-/// A function by its name in any file that the loader lists, the kernel's vDSO among them, in which `dlsym` of musl does not look.
+/// A function by its name in any file that the loader lists, including the kernel's vDSO, which
+/// `dlsym` of musl does not search.
 pub(crate) fn in_any_file(name: &CStr) -> *mut c_void {
     let listed = weak!("_r_debug") as *const Debug;
     let listed_by_musl = weak!("_dl_debug_addr") as *const *const Debug;
     let debug = match listed.is_null() && !listed_by_musl.is_null() {
-        // SAFETY: a pointer that musl's loader has written before anybody could call us.
+        // SAFETY: a pointer that musl's loader has written before any call can arrive.
         true => unsafe { listed_by_musl.read() },
         false => listed,
     };
-    // SAFETY: the loader's, for debuggers; it stays. Both list files as `struct link_map`.
+    // SAFETY: memory of the loader for debuggers, which stays. Both loaders list files as `struct
+    // link_map`.
     let Some(debug) = (unsafe { debug.as_ref() }) else { return core::ptr::null_mut() };
     found(maps(debug.map), name)
 }
@@ -102,17 +108,17 @@ pub(crate) fn in_any_file(name: &CStr) -> *mut c_void {
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) function: *mut c_void,
-    /// `None`: that is not known.
+    /// `None`: the file is unknown.
     file: Option<&'static Map>,
 }
 
 impl Found {
-    /// Whether its file has a `malloc` too. Always, where that is not known.
+    /// Whether the function's file has a `malloc` too. True if the file is unknown.
     pub(crate) fn is_of_allocator(&self) -> bool {
         self.file.is_none() || self.is_beside(b"malloc")
     }
 
-    /// Whether its file has a function of this name too. Never, where that is not known.
+    /// Whether the function's file has a function with this name too. False if the file is unknown.
     pub(crate) fn is_beside(&self, name: &[u8]) -> bool {
         self.file.is_some_and(|file| find(file, name).is_some())
     }
@@ -127,7 +133,7 @@ fn found(mut maps: impl Iterator<Item = &'static Map>, name: &CStr) -> *mut c_vo
     maps.find_map(|map| find(map, name.to_bytes())).unwrap_or(core::ptr::null_mut())
 }
 
-/// As `dlsym` has it.
+/// The result of `dlsym`.
 fn asked(from: usize, name: &CStr) -> *mut c_void {
     let dlsym = weak!("dlsym");
     if dlsym == 0 {
@@ -139,10 +145,11 @@ fn asked(from: usize, name: &CStr) -> *mut c_void {
     let address = unsafe { dlsym(from as *mut c_void, name.as_ptr()) };
     let dlerror = weak!("dlerror");
     if address.is_null() && dlerror != 0 {
-        // A miss is kept for the program's next question, which would take it for its own.
+        // A miss is kept for the next `dlerror`, and the program would take it for an error of its
+        // own.
         // SAFETY: the function of that name is of this type everywhere.
         let dlerror = unsafe { core::mem::transmute::<usize, Dlerror>(dlerror) };
-        // SAFETY: it only reads and forgets what is kept for this thread.
+        // SAFETY: it only reads and clears what is kept for this thread.
         unsafe { dlerror() };
     }
     address
@@ -150,7 +157,7 @@ fn asked(from: usize, name: &CStr) -> *mut c_void {
 
 fn own_dynamic() -> usize {
     let address;
-    // SAFETY: takes an address.
+    // SAFETY: computes an address.
     unsafe {
         asm!(
             ".hidden _DYNAMIC",
@@ -166,7 +173,8 @@ fn maps(first: *const Map) -> impl Iterator<Item = &'static Map> {
     let mut next = first;
     let each = core::iter::from_fn({
         move || {
-            // SAFETY: an entry of the loader's list, or null. Entries of what was there when the program began are never removed.
+            // SAFETY: an entry of the loader's list, or null. Entries of files that were there at
+            // the program's start are never removed.
             let map: &'static Map = unsafe { next.as_ref() }?;
             next = map.next;
             Some(map)

@@ -1,10 +1,16 @@
 //! C++'s `operator new` and `operator delete`, in front of allocators that define them as well.
 //!
-//! Those of libstdc++ and libc++ call `malloc` and `free`, which are ours already: calls are passed on to them by a jump. jemalloc, tcmalloc, mimalloc and oneTBB's
-//! define their own next to `malloc`, and these never come by us: they are sampled here (`new.rs`). If nobody behind us defines any (a C program, which may load a
-//! C++ library later), they are `malloc` and `free` of the process.
+//! The target of the calls depends on the definitions behind us:
 //!
-//! Which of these it is, is decided once: a block must not come from one allocator and go to another because something was loaded in between.
+//! - libstdc++'s and libc++'s operators call `malloc` and `free`, which are ours already: a jump
+//!   forwards the calls.
+//! - jemalloc, tcmalloc, mimalloc and oneTBB define their own operators next to `malloc`, and these
+//!   do not call our functions. They are sampled here (`new.rs`).
+//! - Without any definition (a C program, which may load a C++ library later) the operators are the
+//!   process's `malloc` and `free`.
+//!
+//! The target is chosen once: a block must not come from one allocator and go to another because a
+//! library was loaded in between.
 
 use crate::boot::boot;
 use crate::inject::Function;
@@ -15,14 +21,14 @@ use core::ffi::{CStr, c_void};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-/// Any of them: up to three words, as many as the largest has.
+/// The type of all operators: up to three words, as many as the largest takes.
 pub(crate) type Operator = unsafe extern "C" fn(usize, usize, usize) -> *mut c_void;
 
-/// Where the calls of one of them go.
+/// Target of the calls of one operator.
 #[repr(C)]
 struct OperatorTarget {
     to: AtomicPtr<c_void>,
-    /// The one behind us, if there is one.
+    /// The operator behind us, or null.
     next: AtomicPtr<c_void>,
 }
 
@@ -33,7 +39,7 @@ impl OperatorTarget {
     }
 
     fn to(&self) -> Operator {
-        // SAFETY: only functions that take what this one's callers give are ever stored there.
+        // SAFETY: only functions with the parameters of this operator are ever stored there.
         unsafe { core::mem::transmute::<*mut c_void, Operator>(self.to.load(Relaxed)) }
     }
 
@@ -53,7 +59,7 @@ impl OperatorTarget {
     }
 }
 
-/// A text that ends with a zero.
+/// A text that ends with a zero, as a C string.
 const fn named(text: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(name) => name,
@@ -61,10 +67,11 @@ const fn named(text: &'static str) -> &'static CStr {
     }
 }
 
-/// Offset of a way's second word.
+/// Offset of a target's second word.
 pub(crate) const NEXT: usize = offset_of!(OperatorTarget, next);
 
-/// `EXPORTED = its way, what is done where it is sampled, what is done without one behind us, what is done where it is injected`
+/// `EXPORTED = its target, function where it is sampled, function without one behind us, code where
+/// it is injected`
 macro_rules! operators {
     ($($exported:ident = $way:ident, $sampled:path, $without:path, $injected:ident;)*) => {
         $(
@@ -80,17 +87,18 @@ macro_rules! operators {
             #[doc = concat!("`", stringify!($exported), "`")]
             ///
             /// # Safety
-            /// As of the function of that name in C++.
+            /// As for the function of that name in C++.
             #[allow(non_snake_case, reason = "mangled")]
             #[cfg_attr(feature = "library", unsafe(no_mangle))]
             #[unsafe(naked)]
             pub unsafe extern "C" fn $exported() {
-                // An exception finds no frame of ours.
+                // A jump makes no frame that an exception could find.
                 naked_asm!("jmp qword ptr [rip + {}]", sym $way)
             }
         )*
 
-        /// What a loader fills in. Each operator leads to what is done where it is injected, and that to the one behind us.
+        /// The words that a loader fills in. Each operator leads to the injected code, and that
+        /// code to the operator behind us.
         pub(crate) const OPERATORS: [Function; [$(stringify!($exported)),*].len()] = [$({
             #[unsafe(naked)]
             unsafe extern "C" fn injected() {
@@ -99,9 +107,9 @@ macro_rules! operators {
             Function::new(stringify!($exported), &raw const $way.to, &raw const $way.next, injected)
         }),*];
 
-        /// Takes what is behind us.
+        /// Looks up the operators behind us.
         pub(crate) fn take(files: &Files) {
-            // Most processes have none, and need not be asked for each.
+            // Most processes have none, and need no look-up for each operator.
             let has_any = files.found(c"_Znwm").is_some();
             $({
                 unsafe extern "C" fn sampled(first: usize, second: usize, third: usize) -> *mut c_void {

@@ -1,7 +1,8 @@
-//! How the kernel is to give out the pages of the tables: one by one, as they are written.
+//! Makes the kernel map the pages of the tables one by one, as they are written.
 //!
-//! The tables are nearly three megabytes of zeros, of which most processes write a few pages. Where transparent huge pages are always given
-//! (`/sys/kernel/mm/transparent_hugepage/enabled`), the first byte written would take two megabytes.
+//! The tables are nearly three megabytes of zeros, of which most processes write a few pages. If
+//! transparent huge pages are always used (`/sys/kernel/mm/transparent_hugepage/enabled`), the
+//! first written byte would take two megabytes.
 
 use core::arch::asm;
 
@@ -11,11 +12,13 @@ const MADVISE: isize = 28;
 const MADV_NOHUGEPAGE: usize = 15;
 const PAGE: usize = 4096;
 
-/// Of `bytes` bytes at `address`, and what else is on their pages. A kernel that cannot do it leaves all as it is.
+/// Applies to `bytes` bytes at `address`, and to the rest of their pages. A kernel without support
+/// leaves everything as it is.
 pub(crate) fn one_by_one(address: usize, bytes: usize) {
     let start = address & !(PAGE - 1);
     let length = (address + bytes).next_multiple_of(PAGE) - start;
-    // SAFETY: advice: what is in these pages of ours does not change. Not by way of libc, which may not be there, and would change `errno`.
+    // SAFETY: advice, which does not change the contents of these pages of ours. The call does not
+    // use libc, which may be missing and would change `errno`.
     unsafe {
         asm!(
             "syscall",

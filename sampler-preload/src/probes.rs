@@ -1,18 +1,23 @@
-//! The USDTs `otel_memory:alloc(pointer, size, weighted bytes)` and `otel_memory:free(pointer)`, and one of ours, `sampler_preload:ended(how)`, by which
-//! samplerd counts what these cannot tell: to the process's last moment, as a count in its memory could not be.
+//! The USDT probes `otel_memory:alloc(pointer, size, weighted bytes)`, `otel_memory:free(pointer)`
+//! and our own `sampler_preload:ended(how)`.
 //!
-//! Notes and semaphores as in "User Space Probe Implementation" of SystemTap. A semaphore counts who listens; the kernel writes it.
+//! By `ended` samplerd counts the ends that `otel_memory` cannot report, up to the process's last
+//! moment. A counter in the process's memory would vanish with the process.
 //!
-//! Each probe is the one-byte nop. The five-byte one would be hit for 125 ns less, since Linux 6.18 turns it into a call; but a forked
-//! child inherits that call without the page that it leads to, and is killed by SIGSEGV when it comes to it (seen with 6.18.44).
+//! Notes and semaphores follow "User Space Probe Implementation" of SystemTap. A semaphore counts
+//! the readers that are attached; the kernel writes it.
+//!
+//! Each probe is the one-byte nop. A hit of the five-byte nop would cost 125 ns less, since Linux
+//! 6.18 turns it into a call. But a forked child inherits that call without its target page, and is
+//! killed by SIGSEGV when it executes the call (seen with 6.18.44).
 
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use sampler_common::wire::Unusual;
 
 global_asm!(
-    // The kernel finds a semaphore by its offset in the file, in the first writable mapping that has it: the page must not be
-    // mapped a second time as the end of another segment.
+    // The kernel finds a semaphore by its offset in the file, in the first writable mapping that
+    // contains it. So the page must not be mapped a second time as the end of another segment.
     ".pushsection .probes, \"aw\", @progbits",
     ".balign 4096",
     ".hidden otel_memory_alloc_semaphore, otel_memory_free_semaphore",
@@ -57,15 +62,15 @@ unsafe extern "C" {
     static FREE: AtomicU16;
 }
 
-/// Whether anybody listens to allocations.
+/// Whether a reader is attached to the probe of allocations.
 #[inline(always)]
 pub fn alloc_has_listener() -> bool {
-    // SAFETY: two bytes of this library, defined above, which the kernel writes whole.
+    // SAFETY: two bytes of this library, defined above, which the kernel writes in one piece.
     let semaphore = unsafe { &ALLOC };
     semaphore.load(Relaxed) != 0
 }
 
-/// Whether anybody listens to ends.
+/// Whether a reader is attached to the probe of ends.
 #[inline(always)]
 fn free_has_listener() -> bool {
     // SAFETY: as above.
@@ -73,7 +78,8 @@ fn free_has_listener() -> bool {
     semaphore.load(Relaxed) != 0
 }
 
-/// A sampled allocation. A probe wherever it is used: its caller is the leaf of the stack.
+/// Reports a sampled allocation. Each use is a probe of its own, so the caller is the leaf of the
+/// stack.
 #[inline(always)]
 pub fn alloc(address: usize, size: u64, weighted: u64) {
     // SAFETY: an instruction that does nothing.
@@ -85,7 +91,7 @@ pub fn alloc(address: usize, size: u64, weighted: u64) {
     }
 }
 
-/// The end of a sampled block.
+/// Reports the end of a sampled block.
 #[inline(always)]
 pub fn free(address: usize) {
     if free_has_listener() {
@@ -96,7 +102,8 @@ pub fn free(address: usize) {
     }
 }
 
-/// A sample has ended otherwise than by these. In one place, and rare enough to need no semaphore.
+/// Reports a sample that has ended in another way. The probe is in one place, and rare enough to
+/// need no semaphore.
 #[cold]
 #[inline(never)]
 pub fn ended(how: Unusual) {

@@ -1,8 +1,9 @@
-//! The allocator behind us: where its functions are.
+//! The functions of the allocator behind us (the next in link order).
 //!
-//! Each pointer leads to a function that looks for all of them ([`crate::boot`]) until that has been done, so that nobody who
-//! forwards a call has to ask whether it has. From then on it leads to the function behind us, or to a trampoline that leaves a mark for the time of
-//! the call (`inside.rs`): whoever forwards a call jumps there, and need not know which.
+//! Each pointer first leads to a function that looks all of them up ([`crate::boot`]), so that
+//! forwarding a call needs no check. After the look-up it leads to the function behind us, or to a
+//! trampoline that sets a mark during the call (`inside.rs`). The code that forwards a call jumps
+//! there, and need not know which it is.
 
 use crate::inject::Function;
 use crate::next::{Files, Found};
@@ -16,11 +17,15 @@ use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Beside a function of one of these names no function of the family calls another one by a name that is ours: glibc, jemalloc, tcmalloc, mimalloc (as Debian's are
-/// compiled; some of their operators of C++ do, and are not asked here), and another copy of this library.
+/// Functions that identify allocators whose functions never call each other by an exported name,
+/// which would be ours.
 ///
-/// What the loader has to find for a file would not tell that: glibc and jemalloc have it find `malloc`, for others of their functions, and an allocator may come to
-/// it by way of another file.
+/// They are glibc, jemalloc, tcmalloc, mimalloc (as compiled for Debian), and another copy of this
+/// library. (Some of these allocators' C++ operators do call exported names, but operators are not
+/// checked here.)
+///
+/// The imports of a file would not tell this. glibc and jemalloc import `malloc` for other
+/// functions of theirs, and an allocator may reach `malloc` through another file.
 const CALL_NOBODY: [&[u8]; 5] =
     [b"gnu_get_libc_version", b"mallctl", b"tc_malloc", b"mi_malloc", b"__sampler_preload_malloc"];
 
@@ -43,10 +48,11 @@ pub type FreeingAligned = unsafe extern "C" fn(*mut c_void, usize, usize);
 #[derive(Clone, Copy, Debug)]
 pub struct Real;
 
-/// The one there is.
+/// The only instance.
 pub const REAL: Real = Real;
 
-/// Pointers to some of its functions, which are at `$at` (as a constant expression `$words`); those behind trampolines at `$marked`.
+/// Pointers to some of the allocator's functions: at `$at` (`$words` as a constant expression), and
+/// those behind trampolines at `$marked`.
 macro_rules! functions {
     (
         $(#[$of:meta])* $set:ident at $at:expr, $words:expr, $marked:ident, $trampolines:ident, $take:ident, $functions:ident;
@@ -57,7 +63,7 @@ macro_rules! functions {
         pub struct $set { $(pub(crate) $name: AtomicPtr<c_void>,)* }
 
         impl $set {
-            /// As they are at first.
+            /// The initial pointers.
             pub(crate) const fn first() -> $set {
                 $set { $($name: AtomicPtr::new($first as $kind as *mut c_void),)* }
             }
@@ -72,7 +78,7 @@ macro_rules! functions {
             })*
         }
 
-        /// Takes what is behind us for each name; what is not there is replaced by what does without.
+        /// Looks up what is behind us for each name; a missing function is replaced by a fallback.
         fn $take(files: &Files) {
             $({
                 let to = match behind(files, $symbol, &$marked.$name) {
@@ -80,12 +86,12 @@ macro_rules! functions {
                     NextDefinition::Plain(function) => function,
                     NextDefinition::Marked => $trampolines::$name as *mut c_void,
                 };
-                // After what the trampoline reads.
+                // Stored after the word that the trampoline reads.
                 $at.$name.store(to, Release);
             })*
         }
 
-        /// What a loader fills in.
+        /// The words that a loader fills in.
         pub(crate) const $functions: [Function; [$(stringify!($name)),*].len()] = [$(Function::new(
             stringify!($name),
             &raw const $words.$name,
@@ -93,10 +99,11 @@ macro_rules! functions {
             $trampolines::$name,
         )),*];
 
-        /// Where the trampolines go on to.
+        /// Functions that the trampolines forward to.
         static $marked: $set = $set { $($name: AtomicPtr::new(null_mut()),)* };
 
-        /// Each function behind one by a call with a mark. Its parameters, of which there are three at most, stay where they are.
+        /// A trampoline for each function, which calls it with a mark. The up to three parameters
+        /// stay in their registers.
         mod $trampolines {
             use super::*;
             $(
@@ -118,7 +125,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Pointers to what is called most: in [`Settings`], beside the rate.
+    /// Pointers to the functions that are called most. They are in [`Settings`], next to the rate.
     Usual at Settings::here().usual, SETTINGS.usual, USUAL_MARKED, usual_trampolines, take_usual, USUAL_FUNCTIONS;
     /// malloc
     malloc: Sized = c"malloc", boot::malloc, nothing_sized;
@@ -130,11 +137,11 @@ functions! {
     calloc: Paired = c"calloc", boot::calloc, nothing_paired;
 }
 
-/// The one set of them.
+/// The only instance.
 static RARE: Rare = Rare::first();
 
 functions! {
-    /// Pointers to the others.
+    /// Pointers to the other functions.
     Rare at RARE, RARE, RARE_MARKED, rare_trampolines, take_rare, RARE_FUNCTIONS;
     /// `posix_memalign`
     posix_memalign: Storing = c"posix_memalign", boot::posix_memalign, nothing_stored;
@@ -155,23 +162,23 @@ functions! {
 }
 
 impl Real {
-    /// Takes all of them.
+    /// Looks up all functions.
     pub(crate) fn take(self, files: &Files) {
         take_usual(files);
         take_rare(files);
     }
 }
 
-/// What is behind us for a name.
+/// The definition behind us for a name.
 enum NextDefinition {
     Nothing,
-    /// A function that is called as it is.
+    /// A function that is called directly.
     Plain(*mut c_void),
-    /// One that is called with a mark.
+    /// A function that is called with a mark.
     Marked,
 }
 
-/// What is; one that is called with a mark is left at `marked`.
+/// The definition for `name`; a function that is called with a mark is stored at `marked`.
 #[inline(never)]
 fn behind(files: &Files, name: &CStr, marked: &AtomicPtr<c_void>) -> NextDefinition {
     match files.found(name) {
@@ -210,7 +217,7 @@ unsafe extern "C" fn nothing_stored(_: *mut *mut c_void, _: usize, _: usize) -> 
 unsafe extern "C" fn nothing_freed(_: *mut c_void) {}
 
 unsafe extern "C" fn plain_free(block: *mut c_void) {
-    // SAFETY: what the caller may free.
+    // SAFETY: a block that the caller may free.
     unsafe { first::free()(block) }
 }
 
@@ -233,7 +240,7 @@ mod tests {
         (count * 100 + size * 10 + usize::from(is_inside())) as *mut c_void
     }
 
-    /// This program's.
+    /// The test program's allocator is glibc.
     #[test]
     fn glibc_is_called_without_a_mark() {
         unsafe extern "C" {
@@ -247,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_trampoline_marks_and_passes_on() {
-        // Of one that this program has no use for.
+        // `pvalloc`, because this program does not use it.
         RARE_MARKED.pvalloc.store(allocates as Paired as *mut c_void, Relaxed);
         let trampoline = rare_trampolines::pvalloc as *mut c_void;
         // SAFETY: leads to a function of this type.

@@ -1,4 +1,5 @@
-//! The functions of the malloc family that end a block, as the process calls them: built as those of [`crate::entry`].
+//! The functions of the malloc family that end a block, as the process calls them; their structure
+//! is that of [`crate::entry`].
 
 use crate::filter::{FACTOR, SHIFT};
 use crate::real::REAL;
@@ -14,7 +15,7 @@ macro_rules! release {
         $(#[$doc])*
         ///
         /// # Safety
-        /// As of the function of that name in C.
+        /// As for the function of that name in C.
         #[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = concat!(".text.hot.", stringify!($name))))]
         pub unsafe extern "C" fn $name(block: *mut c_void $(, $parameter: usize)*) {
             if FILTER.may_hold(block as usize) {
@@ -29,14 +30,14 @@ macro_rules! release {
     };
 }
 
-/// What it does where the block may be a sampled one.
+/// The cold function, for a block that may be a sampled one.
 macro_rules! sampled {
     ($name:ident, $slow:ident, $export:literal, ($($parameter:ident),*)) => {
         #[cold]
         #[inline(never)]
         #[cfg_attr(feature = "library", unsafe(export_name = $export))]
         unsafe extern "C" fn $slow(block: *mut c_void $(, $parameter: usize)*) {
-            // Before the block is anybody else's.
+            // Before the allocator can give the block's address to another thread.
             sample::end(block as usize);
             // SAFETY: forwards the call.
             unsafe { REAL.$name()(block $(, $parameter)*) }
@@ -44,10 +45,11 @@ macro_rules! sampled {
     };
 }
 
-/// free: [`crate::filter::Filter::may_hold`], and a jump through a pointer, of which the compiler would make two instructions each.
+/// free: [`crate::filter::Filter::may_hold`], and a jump through a pointer. The compiler would use
+/// two instructions for the compare, and two for the jump.
 ///
 /// # Safety
-/// As of the function of that name in C.
+/// As for the function of that name in C.
 #[unsafe(naked)]
 #[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = ".text.hot.free"))]
 pub unsafe extern "C" fn free(block: *mut c_void) {

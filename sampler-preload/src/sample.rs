@@ -1,4 +1,4 @@
-//! What happens around the few calls that are sampled, and around the end of sampled blocks.
+//! The work for the few calls that are sampled, and for the end of sampled blocks.
 
 use crate::filter::Filter;
 use crate::inside::is_inside;
@@ -11,20 +11,22 @@ use sampler_common::sampling::rate::HAZARD_CERTAIN;
 use sampler_common::sampling::{Cell, Random as _, Rate, Trial, draw, trial};
 use sampler_common::wire::Unusual;
 
-/// Where sampled blocks may be.
+/// Filter of the addresses of sampled blocks.
 pub(crate) static FILTER: Filter = Filter::new();
-/// Where they are.
+/// The sampled blocks.
 pub(crate) static TABLE: Table = Table::new();
 
-/// Has both take as little memory as they need.
+/// Makes both take as little memory as they need.
 pub(crate) fn settle() {
     pages::one_by_one(&raw const FILTER as usize, size_of::<Filter>());
     pages::one_by_one(&raw const TABLE as usize, size_of::<Table>());
 }
 
-/// Charges a request of `size` bytes; `None`: not sampled, as nearly every one. Otherwise what [`decide`] wants to know.
+/// Charges a request of `size` bytes. `None`: it is not sampled, like nearly every request.
+/// Otherwise the input of [`decide`].
 ///
-/// One that is empty counts as a byte, one that is larger than there can be is certain: both rare, and not charged here.
+/// An empty request counts as a byte, and one that is larger than possible is certainly sampled.
+/// Both are rare, and are not charged here.
 #[inline(always)]
 pub(crate) fn charge(size: usize) -> Option<Charged> {
     charge_at(Settings::here().rate.load(Relaxed), size)
@@ -39,7 +41,7 @@ pub(crate) fn charge_at(rate: u64, size: usize) -> Option<Charged> {
     Countdown.charge(size.checked_mul(rate as i64).unwrap_or(HAZARD_CERTAIN as i64))
 }
 
-/// Whether a request of `size` bytes is to be reported, and the rate that it was charged with.
+/// The rate that a request of `size` bytes was charged with, if the request is to be reported.
 pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
     fork::look();
     if SETTINGS.rate() == Rate::NEVER {
@@ -66,11 +68,11 @@ pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
     Some(rate)
 }
 
-/// Whether a request of so much hazard is sampled. Leaves a countdown that is running.
+/// Whether a request with this hazard is sampled. Afterwards a countdown is running.
 fn is_hit(hazard: u64, charged: Charged) -> bool {
     let before = match charged {
         Charged::RunsOn => return false,
-        // Not so much, but where it has ended that makes no difference.
+        // The true value was larger, but after the countdown has ended it makes no difference.
         Charged::Ends => 1,
         Charged::Idle => 0,
         Charged::Not => Countdown.fetch_sub(hazard as i64),
@@ -78,12 +80,13 @@ fn is_hit(hazard: u64, charged: Charged) -> bool {
     if trial(&ChargedCountdown(before), hazard, &mut Dice) == Trial::Miss {
         return false;
     }
-    // What the next request would do otherwise, which would have to come here for it.
+    // Begins the next countdown. Otherwise the next request would have to take this slow path to
+    // begin it.
     Countdown.swap(draw(Dice.next()) as i64);
     true
 }
 
-/// A countdown that was charged already, and what it was before.
+/// A countdown that was charged already, with its value before.
 struct ChargedCountdown(i64);
 
 impl Cell for ChargedCountdown {
@@ -96,7 +99,8 @@ impl Cell for ChargedCountdown {
     }
 }
 
-/// A block of `size` bytes that was sampled is at `address`. A probe wherever it is used, see [`probes::alloc`].
+/// A sampled block of `size` bytes is at `address`. Each use contains a probe of its own, see
+/// [`probes::alloc`].
 #[inline(always)]
 pub(crate) fn begin(address: usize, size: usize, rate: Rate) {
     if address == 0 {
@@ -109,19 +113,21 @@ pub(crate) fn begin(address: usize, size: usize, rate: Rate) {
     let weighted = weight::weighted(size as u64, rate, Dice.next());
     probes::alloc(address, size as u64, weighted);
     if matches!(entered, Entered::Full | Entered::Lost) {
-        // What was allocated is right at least; that it is held nobody could take back, or somebody may at any time.
+        // The end is reported at once, so that at least allocated totals are right. With `Full` no
+        // later free could find the block. With `Lost` the late end of the earlier block may come
+        // at any time.
         probes::free(address);
     }
 }
 
-/// A call that was to be reported has allocated nothing.
+/// Reports that a call that was to be reported has allocated nothing.
 pub(crate) fn failed() {
     probes::ended(Unusual::Failed);
 }
 
 #[inline(never)]
 fn enter(address: usize) -> Entered {
-    // What is not counted is not there.
+    // A block that the filter does not count is not in the table.
     let entered = if FILTER.may_hold(address) { TABLE.enter(address) } else { TABLE.add(address) };
     match entered {
         Entered::New => FILTER.add(address),
@@ -158,7 +164,7 @@ pub(crate) fn begin_move(address: usize) -> Option<Move> {
     if FILTER.may_hold(address) { TABLE.begin_move(address) } else { None }
 }
 
-/// It has come back from there.
+/// The `realloc` of a sampled block has returned.
 #[inline(always)]
 pub(crate) fn end_move(of: Move, address: usize, has_failed: bool) {
     if has_failed {
@@ -220,7 +226,8 @@ mod tests {
         }
     }
 
-    /// Hits of many requests of mixed sizes, in a thread of its own: of each size as many as there have to be.
+    /// Counts hits of many requests of mixed sizes, in a thread of its own. Each size has as many
+    /// hits as its probability requires.
     #[test]
     fn a_request_is_sampled_with_its_probability() {
         const SIZES: [usize; 5] = [1, 48, 700, 4096, 20_000];

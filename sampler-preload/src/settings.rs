@@ -1,6 +1,7 @@
-//! What samplerd reads and changes in the process from outside, and what it reads there.
+//! The block that samplerd reads and changes in the process from outside.
 //!
-//! The symbol `sampler_preload_settings` is found in the library's dynamic symbols; the layout is what [`MAGIC`] stands for.
+//! samplerd finds the symbol `sampler_preload_settings` in the library's dynamic symbols; [`MAGIC`]
+//! identifies the layout.
 
 use crate::real::Usual;
 use core::arch::asm;
@@ -15,49 +16,56 @@ use sampler_common::sampling::rate::HAZARD_CERTAIN;
 /// "SMPLPRE6": the layout below.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE6");
 
-/// "SMPLFWD6", in the place of [`MAGIC`]: this copy only passes calls on to another one, which is the one to ask.
+/// "SMPLFWD6", in the place of [`MAGIC`]: this copy only forwards calls to another copy, which
+/// samples.
 const FORWARDS: u64 = u64::from_le_bytes(*b"SMPLFWD6");
 
-/// The block: in one line of cache what every call reads, in the next what few calls write.
+/// The block: one cache line with what every call reads, and one with what few calls write.
 #[repr(C, align(64))]
 pub struct Settings {
     magic: AtomicU64,
-    /// The rate in force, λ per byte in raw units ([`Rate`]); 0 until the process has allocated for the first time. Written by samplerd at any time, and by
-    /// the process while it keeps its limit.
+    /// The rate in force, λ per byte in raw units ([`Rate`]); 0 until the process has allocated for
+    /// the first time. samplerd writes it at any time, and the process while it keeps its limit.
     pub(crate) rate: AtomicU64,
-    /// The rate that was asked for. Written by samplerd alone, from the first allocation on.
+    /// The rate that was asked for. Only samplerd writes it, from the first allocation on.
     pub(crate) asked: AtomicU64,
-    /// Where calls go on to: here, so that they need no other line for it.
+    /// Pointers to the functions that calls are forwarded to; here, so that a call needs no other
+    /// cache line.
     pub(crate) usual: Usual,
-    /// What a hazard of 2⁶³ or more counts as.
+    /// The hazard that replaces hazards of 2⁶³ or more.
     pub(crate) certain: u64,
-    /// Samples that nobody received, since nobody listened. All others are sent, or how they ended ([`crate::probes`]).
+    /// Samples that were dropped because no reader was attached. All others are reported, or their
+    /// end is ([`crate::probes`]).
     pub undelivered: AtomicU64,
-    /// Nanoseconds from one sample to the next at the limit of samples a second ([`crate::limit`]). Written by samplerd alone.
+    /// Nanoseconds between two samples at the limit of samples a second ([`crate::limit`]). Only
+    /// samplerd writes it.
     pub(crate) period_ns: AtomicU64,
-    /// The lowest rate that was in force for a limit, or at a fork; `u64::MAX`: there was none. samplerd may begin it anew.
+    /// The lowest rate that was in force for a limit, or at a fork; `u64::MAX`: none. samplerd may
+    /// reset it.
     pub(crate) lowest: AtomicU64,
-    /// How often the rate was lowered from the one that was asked for. samplerd may begin it anew.
+    /// Number of times that the rate was lowered from the one that was asked for. samplerd may
+    /// reset it.
     pub(crate) raises: AtomicU64,
-    /// Until when the samples that were sent are paid.
+    /// State of the token bucket: the time by which the sent samples are paid for.
     pub(crate) until_ns: AtomicU64,
     /// The function that reads the clock ([`crate::clock`]).
     pub(crate) clock: AtomicPtr<c_void>,
     unused_behind: [u64; 2],
 }
 
-/// The one block.
+/// The only instance.
 #[cfg_attr(feature = "library", unsafe(export_name = "sampler_preload_settings"))]
 pub static SETTINGS: Settings = Settings::new(Usual::first());
 
 const _: () = assert!(size_of::<Settings>() == 128 && offset_of!(Settings, undelivered) == 64);
 
 impl Settings {
-    /// [`SETTINGS`], but not through the GOT, through which an exported static is reached otherwise (the linker allows that because of -Bsymbolic).
+    /// [`SETTINGS`] without an access to the GOT, through which an exported static is reached
+    /// otherwise. The linker allows this because of -Bsymbolic.
     #[inline(always)]
     pub(crate) fn here() -> &'static Settings {
         let here: *const Settings;
-        // SAFETY: makes an address.
+        // SAFETY: computes an address.
         unsafe {
             asm!(
                 "lea {}, [rip + {}]",
@@ -66,7 +74,7 @@ impl Settings {
                 options(pure, nomem, nostack, preserves_flags),
             );
         }
-        // SAFETY: that of a static.
+        // SAFETY: the address of a static.
         unsafe { &*here }
     }
 
@@ -87,7 +95,7 @@ impl Settings {
         }
     }
 
-    /// The rate in force; [`Rate::NEVER`]: none is yet.
+    /// The rate in force; [`Rate::NEVER`]: no rate is yet.
     #[inline(always)]
     pub(crate) fn rate(&self) -> Rate {
         Rate::from_raw(self.rate.load(Relaxed))
@@ -99,20 +107,21 @@ impl Settings {
         let _ = self.rate.compare_exchange(0, rate.raw(), Relaxed, Relaxed);
     }
 
-    /// Leaves sampling to another copy behind this one. The rate is the lowest there is, so that hardly any call asks.
+    /// Leaves sampling to another copy behind this one. The rate is the lowest possible, so that
+    /// hardly any call takes the slow path.
     pub(crate) fn leave(&self) {
         self.magic.store(FORWARDS, Relaxed);
         self.begin(Rate::from_raw(1));
     }
 
-    /// In a child that was forked: what was counted is the parent's.
+    /// Resets the counters in a forked child, since they are the parent's.
     pub(crate) fn note_forked(&self) {
         self.undelivered.store(0, Relaxed);
         self.raises.store(0, Relaxed);
         self.lowest.store(self.rate.load(Relaxed), Relaxed);
     }
 
-    /// Whether it was left.
+    /// Whether sampling was left to another copy.
     pub(crate) fn is_left(&self) -> bool {
         self.magic.load(Relaxed) == FORWARDS
     }

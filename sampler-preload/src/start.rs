@@ -1,21 +1,23 @@
-//! What the kernel left on the initial stack: the environment as it was, and random bytes.
+//! What the kernel left on the initial stack: the environment at the start, and random bytes.
 //!
-//! `argc, argv…, 0, envp…, 0, (key, value)…, (0, 0)` (System V ABI, AMD64 supplement, 3.4.1), from `__libc_stack_end`. It is there
-//! before anybody may call us, and asking for it needs nobody. Where that symbol is missing (musl), the environment is the
-//! program's own, and the processor's time has to do for random bytes.
+//! The layout is `argc, argv…, 0, envp…, 0, (key, value)…, (0, 0)` (System V ABI, AMD64 supplement,
+//! 3.4.1), from `__libc_stack_end`. The initial stack exists before any call can arrive, and
+//! reading it needs no other code. Without `__libc_stack_end` (musl) the program's `environ` and
+//! the processor's time-stamp counter replace the environment and the random bytes.
 
 use crate::next::weak;
 
-/// Words on the stack that are looked at, at most: more than the kernel's own bound of arguments.
+/// Maximum number of words on the stack that are read: more than the kernel's own limit of
+/// arguments.
 const MAX_WORDS: usize = 1 << 22;
-/// Bytes of a value that are looked at.
+/// Bytes of a value that are read.
 const MAX_BYTES: usize = 32;
 /// `AT_RANDOM` of the auxiliary vector: address of 16 bytes.
 const AT_RANDOM: usize = 25;
 
 const NAME: &[u8] = b"SAMPLER_INTERVAL=";
 
-/// What was found.
+/// The start parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     /// The value of `SAMPLER_INTERVAL`.
@@ -24,17 +26,18 @@ pub struct Start {
     pub random: u64,
 }
 
-/// Reads them.
+/// Reads the start parameters.
 pub fn read() -> Start {
     let end = weak!("__libc_stack_end") as *const *const usize;
-    // Whatever else there is: where we were loaded.
+    // The load address of this library is always part of the random bits.
     let mut start = Start { interval: None, random: read as *const () as u64 };
     if end.is_null() {
-        // And when: without random addresses that is always the same.
-        // SAFETY: reads a counter, which every processor that this is built for has.
+        // The time is the other part: without address randomization the load address is always the
+        // same.
+        // SAFETY: reads a counter, which every processor that this library is built for has.
         start.random ^= crate::thread::mixed(unsafe { core::arch::x86_64::_rdtsc() });
         let environment = weak!("environ") as *const *const *const u8;
-        // SAFETY: the program's variable, null until its libc has begun.
+        // SAFETY: the program's variable, null until its libc has started.
         if let Some(environment) = unsafe { environment.as_ref() }.filter(|of| !of.is_null()) {
             interval(environment.cast(), 0, &mut start);
         }
@@ -51,7 +54,7 @@ pub fn read() -> Start {
     start
 }
 
-/// Looks through the environment at word `from`; the word behind its end.
+/// Searches the environment at word `from`; returns the index of the word behind the environment.
 fn interval(words: *const usize, from: usize, start: &mut Start) -> usize {
     for at in from..from + MAX_WORDS {
         // SAFETY: the list ends with a zero.
@@ -63,7 +66,8 @@ fn interval(words: *const usize, from: usize, start: &mut Start) -> usize {
         let byte = |at: usize| unsafe { text.wrapping_add(at).read() };
         if NAME.iter().enumerate().all(|(at, of)| byte(at) == *of) {
             let length = (0..MAX_BYTES).take_while(|at| byte(NAME.len() + at) != 0).count();
-            // SAFETY: so many bytes are there, and the first of several entries counts for libc, too.
+            // SAFETY: `length` bytes are there. Of several entries the first one counts, as for
+            // libc.
             let value =
                 unsafe { core::slice::from_raw_parts(text.wrapping_add(NAME.len()), length) };
             start.interval = start.interval.or(Some(value));
@@ -84,7 +88,7 @@ fn random(words: *const usize, from: usize, start: &mut Start) {
             let bytes = unsafe { words.wrapping_add(at + 1).read() } as *const u64;
             // SAFETY: 16 bytes, which need not be aligned.
             let words = [0, 1].map(|half| unsafe { bytes.wrapping_add(half).read_unaligned() });
-            // They guard stacks as well: half of what is there is thrown away.
+            // The bytes guard stacks as well: half of their information is discarded.
             start.random ^= crate::thread::mixed(words[0]) ^ words[1].rotate_left(29);
             return;
         }

@@ -1,58 +1,72 @@
-//! The sampled blocks that are held: an exact set of addresses, without locks and without memory of its own making.
+//! The sampled blocks that are held: an exact set of addresses, without locks and without memory
+//! allocation.
 //!
-//! Levels of a growing number of slots, in one array of zeros. A block may lie in `WINDOW_SLOTS` slots of each level, beginning at the
-//! hash of its address; it goes to the first free one of the lowest level. Nothing ever moves, so a block is found where it was
-//! put, and a slot that is given up is free for the next. Lookups look at the windows of all levels that were ever used.
+//! The set has levels of growing numbers of slots, in one array of zeros. A block may be in
+//! `WINDOW_SLOTS` slots of each level, beginning at the hash of its address. It gets the first free
+//! slot of the lowest level. Blocks never move between slots, and a slot that becomes free is
+//! reused. Look-ups check the windows of all levels that were ever used.
 //!
-//! # What `realloc` needs
+//! # `realloc`
 //!
-//! A block leaves the set when it ends, and that is known of `realloc` only afterwards: until then its slot says so
-//! (`State::Moving`). Another thread may get the address from the allocator meanwhile. If its block is sampled, it finds the slot and takes it over: the
-//! old block has ended then, and it is for that thread to say so first. If it is not, it leaves the slot alone, and the end is said by the thread that
-//! is still in `realloc`. While the end is being said the slot is `State::Ending`, and whoever enters the address waits for that; not for ever, since a
-//! thread may have been lost by `fork` in between, or be kept from running for long. Whoever has lost patience frees the slot and does without one: the late
-//! end would be taken for that of its own block.
+//! A block leaves the set when it ends, and `realloc` ends a block or not: that is known only when
+//! it has returned. Until then the block's slot is `State::Moving`. Meanwhile the allocator may
+//! give the address to another thread:
+//!
+//! - If the other thread's block is sampled, the thread takes the slot over. The old block has
+//!   ended then, and this thread reports the end first.
+//! - If the block is not sampled, the thread leaves the slot alone. The thread that is still in
+//!   `realloc` reports the end.
+//!
+//! While the end is being reported the slot is `State::Ending`, and a thread that enters the
+//! address waits for that. It does not wait for ever: the reporting thread may have been lost by
+//! `fork`, or be kept from running for long. A thread that gives up frees the slot and enters no
+//! block, since the late end would be taken for that of its own block.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Slots of each level. All together 340,000: at 512 KiB between samples a heap of 170 GB.
+/// Slots of each level. All 340,000 together are enough for a heap of 170 GB at 512 KiB between
+/// samples.
 const LEVELS: [usize; 5] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
-/// Slots of the levels below each.
+/// Number of slots in the levels below each level.
 static BASES: [usize; LEVELS.len()] = bases();
 /// Slots of all levels.
 const SLOTS: usize = LEVELS[0] + LEVELS[1] + LEVELS[2] + LEVELS[3] + LEVELS[4];
-/// Slots of a level that a block may lie in: two lines of cache.
+/// Slots of a level that a block may be in: two cache lines.
 const WINDOW_SLOTS: usize = 16;
-/// A thread that says the end of a block needs a microsecond or two; after so many looks it is taken for lost.
+/// Spins of a thread that waits for the report of an end, which takes a microsecond or two. After
+/// so many spins the reporting thread counts as lost.
 const MAX_SPINS: u32 = 100_000;
 
-/// Bits of a user address. Above them is the number of a move, and above that the state.
+/// Bits of a user address. Above these bits are the number of a move, and then the state.
 const ADDRESS: u64 = (1 << 57) - 1;
-/// Numbers of moves: a slot that another block at the same address has taken and moves as well has another number.
+/// Numbers of moves. They distinguish the move of a block from that of a later block with the same
+/// address in the same slot.
 const MOVES: u64 = 1 << 5;
 
-/// What is known of a block in the set.
+/// The state of a block in the set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 enum State {
     /// Held.
     Held = 1 << 62,
-    /// Under `realloc`.
+    /// Being moved by `realloc`.
     Moving = 2 << 62,
-    /// Its end is being said.
+    /// Its end is being reported.
     Ending = 3 << 62,
 }
 
-/// What became of a block that was entered.
+/// The result of entering a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entered {
-    /// It is in the set.
+    /// The block is in the set.
     New,
-    /// It is in the set in place of an earlier block at its address, whose end nobody has said yet.
+    /// The block is in the set in place of an earlier block at its address, whose end was not
+    /// reported yet.
     Again,
-    /// There was no room for it.
+    /// There was no room for the block.
     Full,
-    /// It is not in the set: the end of an earlier block at its address is being said, and has been for too long. That one's slot is free.
+    /// The block is not in the set: the report of an earlier block's end at its address took too
+    /// long. The earlier block's slot is free.
     Lost,
 }
 
@@ -60,7 +74,7 @@ pub enum Entered {
 #[derive(Clone, Copy, Debug)]
 struct Slot(usize);
 
-/// A block under `realloc`.
+/// A block that `realloc` is moving.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
     slot: Slot,
@@ -88,7 +102,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// An empty one.
+    /// An empty set.
     pub const fn new() -> Table {
         Table {
             used_levels: AtomicUsize::new(0),
@@ -116,7 +130,7 @@ impl Table {
         self.add(address)
     }
 
-    /// Enters the block at `address`, of which nothing is there.
+    /// Enters the block at `address`, which must not be in the set.
     pub fn add(&self, address: usize) -> Entered {
         let held = word(address, State::Held);
         for level in 0..LEVELS.len() {
@@ -130,9 +144,11 @@ impl Table {
         Entered::Full
     }
 
-    /// Takes out the block at `address`; whether it was there. Its end is for the caller to say.
+    /// Removes the block at `address`. Returns whether it was there: then the caller reports its
+    /// end.
     ///
-    /// One that is under `realloc`, or whose end is being said, is an earlier block than the caller's, and its end is not for the caller.
+    /// A block that is under `realloc`, or whose end is being reported, is an earlier block than
+    /// the caller's. The caller does not report the end of such a block.
     pub fn remove(&self, address: usize) -> bool {
         let held = word(address, State::Held);
         while let Some((slot, now)) = self.find(address) {
@@ -146,7 +162,8 @@ impl Table {
         false
     }
 
-    /// Marks the block at `address` as being under `realloc`; `None` if it is not in the set.
+    /// Marks the block at `address` as being under `realloc`; `None` if the block is not in the
+    /// set.
     pub fn begin_move(&self, address: usize) -> Option<Move> {
         let (slot, now) = self.find(address)?;
         let number = self.moves.fetch_add(1, Ordering::Relaxed) % MOVES;
@@ -161,13 +178,14 @@ impl Table {
         self.exchange(of.slot, of.word(State::Moving), word(of.address, State::Held));
     }
 
-    /// `realloc` has ended the block; whether that is for the caller to say, which then calls [`Table::ended`]. If not, somebody
-    /// who got its address has said it.
+    /// `realloc` has ended the block. Returns whether the caller has to report the end, and then to
+    /// call [`Table::ended`]. If not, the thread that got the address has reported it.
     pub fn end(&self, of: Move) -> bool {
         self.exchange(of.slot, of.word(State::Moving), of.word(State::Ending))
     }
 
-    /// The end has been said; whether the slot is free by that (somebody may have lost patience).
+    /// The end has been reported. Returns whether that has freed the slot; a thread that gave up
+    /// waiting may have freed it before.
     pub fn ended(&self, of: Move) -> bool {
         self.exchange(of.slot, of.word(State::Ending), 0)
     }
@@ -192,7 +210,7 @@ impl Table {
     }
 
     fn slot(&self, slot: Slot) -> &AtomicU64 {
-        // Always there.
+        // The slot always exists.
         self.slots.get(slot.0).unwrap_or(&self.slots[0])
     }
 }
@@ -211,19 +229,20 @@ fn word(address: usize, state: State) -> u64 {
     address as u64 & ADDRESS | state as u64
 }
 
-/// The state in a word.
+/// The state bits of a word.
 fn state(word: u64) -> u64 {
     word & State::Ending as u64
 }
 
-/// The slots of a level in which the block at `address` may lie.
+/// The slots of a level that may have the block at `address`.
 fn window(address: usize, level: usize) -> impl Iterator<Item = Slot> {
     let base = BASES.get(level).unwrap_or(&0);
     let mask = LEVELS.get(level).unwrap_or(&LEVELS[0]) - 1;
-    // Fibonacci hashing; an odd constant for each level, so that a crowd disperses.
+    // Fibonacci hashing with an odd constant for each level, so that addresses that collide in one
+    // level do not in the next.
     let hash = (address as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15 + 2 * level as u64);
     let first = (hash >> 40) as usize & mask;
-    // Up to the slot behind, and not so many: the compiler would write each of them down.
+    // The loop ends at the slot behind the window. With a count the compiler would unroll it.
     let end = (first + WINDOW_SLOTS) & mask;
     let next = move |slot: &usize| Some((slot + 1) & mask).filter(|slot| *slot != end);
     core::iter::successors(Some(first), next).map(move |slot| Slot(base + slot))

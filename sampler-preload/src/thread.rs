@@ -1,13 +1,16 @@
-//! What each thread has for itself: its countdown, the state of its random numbers, and where it is in the allocator.
+//! The state of each thread: its countdown, the state of its random numbers, and its mark inside
+//! the allocator.
 //!
-//! Twenty-four bytes of thread-local memory, zero at first, at an offset from the thread pointer that is fixed when the library is
-//! loaded (initial-exec): no call, no constructor, no destructor. Every access is one instruction, so that a signal handler that
-//! allocates comes before it or after it. Where the memory is, is known here alone, and to `malloc`.
+//! The state is 24 bytes of thread-local memory, zero at first, at an offset from the thread
+//! pointer that is fixed when the library is loaded (initial-exec): no call, no constructor, no
+//! destructor. Every access is one instruction, so that a signal handler that allocates comes
+//! before it or after it. Only this file and `malloc` know the place of the memory.
 //!
 //! # The countdown
 //!
-//! Its word is what is left of it, negated: below 0 it is running, from 0 on it is not. So one addition of a request's hazard h does all there is to do, and its
-//! flags say all there is to know. With d left before it:
+//! The countdown's word is the remaining hazard, negated: below 0 the countdown is running, from 0
+//! on it is not. So one addition of a request's hazard h updates it, and the flags have the result.
+//! With d left before the addition:
 //!
 //! ```text
 //! runs on:  d > h      −d + h < 0                             less
@@ -15,14 +18,19 @@
 //! idle:     d ≤ 0      −d + h ≥ 0                             greater or equal, no carry
 //! ```
 //!
-//! A handler of a signal finds what was before the addition, or what is behind it, and both are as [`sampler_common::sampling::countdown`] wants them. (A load and a store
-//! would do as well but for handlers between the two: whether there is one, and which, would depend on where the load had led.)
+//! A signal handler finds the value before the addition or after it, and both are valid for
+//! [`sampler_common::sampling::countdown`]. (A load and a store are not enough: a handler may run
+//! between the two, and the result would depend on it.)
 //!
-//! "Less" is of the true sum, as the processor has it also where the sum wraps. h is below 2⁶³ (a product that is not counts as 2⁵⁴, which is certain) and d at
-//! most 2⁵⁴, so that the sum of a running one does not wrap. One that is not running is at 0 between two requests, since whoever comes to the end of one begins another;
-//! it is above 0 only between the addition and that. To wrap there, requests of one thread would have to be suspended there, by handlers that allocate,
-//! with 2⁶³ of hazard together: at an interval of 512 KiB, 16 GiB. What the next handler asks for would not be sampled then; whoever was suspended puts the
-//! countdown right.
+//! "Less" refers to the true sum, since the processor's condition is right even if the sum wraps.
+//!
+//! - The hazard h is below 2⁶³: a larger product counts as 2⁵⁴, which is certain. d is at most 2⁵⁴,
+//!   so the sum of a running countdown does not wrap.
+//! - A countdown that is not running is at 0 between two requests, since the request that ends a
+//!   countdown begins another. It is above 0 only between the addition and that.
+//! - To wrap in between, handlers that allocate would have to suspend requests of one thread there,
+//!   with 2⁶³ of hazard together: at an interval of 512 KiB, 16 GiB. The next handler's request
+//!   would then not be sampled. The suspended requests put the countdown right.
 
 use core::arch::{asm, global_asm, naked_asm};
 use core::ffi::c_void;
@@ -51,7 +59,7 @@ pub struct Countdown;
 #[derive(Clone, Copy, Debug)]
 pub struct Dice;
 
-/// This thread's mark: see [`crate::inside`].
+/// This thread's mark, see [`crate::inside`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark;
 
@@ -69,22 +77,22 @@ fn offset() -> u64 {
     offset
 }
 
-/// What became of a request that was charged to the countdown, where it did not simply run on.
+/// The result of charging a request to the countdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(crate) enum Charged {
-    /// None was running.
+    /// No countdown was running.
     Idle = 0,
-    /// It has ended: the request is sampled.
+    /// The countdown has ended: the request is sampled.
     Ends = 1,
-    /// It was not charged yet.
+    /// The request was not charged yet.
     Not = 2,
-    /// It has run on.
+    /// The countdown has run on.
     RunsOn = 3,
 }
 
 impl Countdown {
-    /// Charges a request's hazard; `None`: it runs on.
+    /// Charges a request's hazard; `None`: the countdown runs on.
     #[inline(always)]
     pub(crate) fn charge(self, hazard: i64) -> Option<Charged> {
         // SAFETY: adds to eight bytes of this thread's own memory.
@@ -127,7 +135,7 @@ impl Cell for Countdown {
 }
 
 impl Mark {
-    /// Sets it.
+    /// Sets the mark.
     pub(crate) fn put_back(mark: u64) {
         // SAFETY: replaces the last eight bytes of this thread's own memory.
         unsafe {
@@ -135,17 +143,17 @@ impl Mark {
         }
     }
 
-    /// Reads it.
+    /// Reads the mark.
     pub(crate) fn get() -> u64 {
         let mark;
-        // SAFETY: reads them.
+        // SAFETY: reads the last eight bytes of this thread's own memory.
         unsafe {
             asm!("mov {}, qword ptr fs:[{} + 16]", out(reg) mark, in(reg) offset(), options(nostack, preserves_flags, readonly));
         }
         mark
     }
 
-    /// The stack's end.
+    /// The stack pointer.
     pub(crate) fn here() -> u64 {
         let here;
         // SAFETY: reads a register.
@@ -156,7 +164,8 @@ impl Mark {
     }
 }
 
-/// Calls `function` with a mark, and with a frame that an exception can pass: the mark stays then.
+/// Calls `function` with a mark, and with a frame that an exception can pass; after an exception
+/// the mark stays.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn marked(
     first: usize,
@@ -183,7 +192,7 @@ impl Random for Dice {
     fn next(&mut self) -> u64 {
         let before = Dice::add(GAMMA);
         if before == 0 {
-            // The first one of this thread, or one of 2⁶⁴.
+            // The first number of this thread, or one of 2⁶⁴ numbers.
             Dice::reseed();
             return mixed(Dice::add(GAMMA));
         }
@@ -192,14 +201,14 @@ impl Random for Dice {
 }
 
 impl Dice {
-    /// Begins anew, as no other thread or process has.
+    /// Seeds the numbers anew, with a seed that no other thread or process has.
     pub fn reseed() {
         Dice::add(mixed(crate::boot::seed()));
     }
 
     fn add(amount: u64) -> u64 {
         let mut word = amount;
-        // SAFETY: adds to the other eight bytes of this thread's own memory.
+        // SAFETY: adds to the second eight bytes of this thread's own memory.
         unsafe {
             asm!("xadd qword ptr fs:[{} + 8], {}", in(reg) offset(), inout(reg) word, options(nostack));
         }

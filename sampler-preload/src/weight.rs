@@ -1,19 +1,21 @@
-//! How many bytes a sampled allocation stands for.
+//! The number of bytes that a sampled allocation stands for.
 //!
 //! ```text
 //! w = s/π,  π = 1 − e^(−λs)
 //! ```
 //!
-//! (OpenTelemetry eBPF profiler, design document 00003; λ the hazard per byte that was charged). The probe's argument is a whole
-//! number, and w is not: it is rounded up with the probability of its fraction, so that its mean is w.
+//! (OpenTelemetry eBPF profiler, design document 00003; λ is the hazard per byte that was charged.)
+//! The probe's argument is a whole number, and w is not. So w is rounded up with the probability of
+//! its fraction, and the mean is w.
 
 use crate::float::undisturbed;
 use sampler_common::sampling::Rate;
 use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE};
 
-/// Terms of the series below ½: the next one is smaller than 2⁻⁶⁴ of the first.
+/// Terms of the series below ½: the next term is smaller than 2⁻⁶⁴ of the first.
 const SERIES_TERMS: u32 = 16;
-/// Nearly all samples are of blocks that are small beside the interval: so small that as many do as well.
+/// Hazard below which `TERMS_OF_SMALL` terms are enough. Nearly all samples are of such blocks,
+/// which are small compared with the interval.
 const SMALL_HAZARD: f64 = 1.0 / 4096.0;
 const TERMS_OF_SMALL: u32 = 5;
 
@@ -30,7 +32,7 @@ extern "C" fn rounded(size: u64, rate: u64, random: u64) -> u64 {
     let exact = size as f64 / inclusion(hazard as f64 / HAZARD_ONE as f64);
     let whole = exact as u64;
     let fraction = exact - whole as f64;
-    // 53 bits of it, as many as a fraction has.
+    // 53 of the bits, as many as a fraction has.
     let uniform = (random >> 11) as f64 / (1u64 << 53) as f64;
     whole.saturating_add(u64::from(uniform < fraction)).max(size)
 }
@@ -87,7 +89,8 @@ mod tests {
         assert_eq!(weighted(48, Rate::ALWAYS, 0), 48);
     }
 
-    /// The mean of the rounded weights is the weight: over a grid of random numbers, to the grid's own step.
+    /// The mean of the rounded weights is the weight: over a grid of random numbers, to within the
+    /// grid's step.
     #[test]
     fn rounding_has_no_bias() {
         let rate = Rate::from_interval(64).unwrap();

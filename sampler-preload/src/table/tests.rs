@@ -23,7 +23,7 @@ fn is_a_set() {
             assert_eq!(table.remove(block), held.remove(&block));
         }
     }
-    // Where 10,000 blocks lie: 168 KiB.
+    // The levels that have 10,000 blocks: 168 KiB.
     assert!(table.used_levels.load(Ordering::Relaxed) <= 3);
 }
 
@@ -47,7 +47,7 @@ fn realloc_is_an_end_or_none() {
     let of = table.begin_move(64).unwrap();
     assert!(table.end(of) && table.ended(of));
     assert!(!table.remove(64) && table.begin_move(64).is_none());
-    // The address is given out again before the end was said.
+    // The address is given out again before the end was reported.
     table.enter(64);
     let of = table.begin_move(64).unwrap();
     assert_eq!(table.enter(64), Entered::Again);
@@ -55,7 +55,8 @@ fn realloc_is_an_end_or_none() {
     assert!(table.remove(64));
 }
 
-/// Whoever got the address and is not sampled ends nothing: it would be the end of the earlier block, which is said already, or a second time later.
+/// A thread that got the address without being sampled ends nothing. It would report the end of the
+/// earlier block a second time.
 #[test]
 fn an_end_is_said_by_one() {
     let table = table();
@@ -69,7 +70,7 @@ fn an_end_is_said_by_one() {
     assert!(table.remove(64));
 }
 
-/// The address has a block again, which moves as well: that is not the first one's move.
+/// The address has a new block, which moves as well: its move is not that of the first block.
 #[test]
 fn a_move_ends_its_own_block() {
     let table = table();
@@ -88,7 +89,8 @@ fn a_move_ends_its_own_block() {
     }
 }
 
-/// A thread that was lost while it said an end: who enters the address goes on, but with no block that the end could be taken for.
+/// A thread is lost while it reports an end. A thread that enters the address goes on, but without
+/// a block that the end could be mistaken for.
 #[test]
 fn a_lost_thread_holds_up_nobody() {
     let table = table();
@@ -101,7 +103,7 @@ fn a_lost_thread_holds_up_nobody() {
     assert!(!table.ended(of) && table.remove(64));
 }
 
-/// Whoever enters an address whose end is being said waits for that.
+/// A thread that enters an address whose end is being reported waits for the report.
 #[test]
 fn ends_are_said_before_beginnings() {
     let table = table();
