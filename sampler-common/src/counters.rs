@@ -73,7 +73,8 @@ outcomes! {
     MappingSeen = "mapping_seen",
     /// A mapping call whose stack was not copied: the process makes too many of them.
     MappingFlooded = "mapping_flooded",
-    /// A mapping call whose record found no room in the ring: what is mapped may be wrong from then on.
+    /// A mapping call whose record found no room in the ring: what is mapped may be wrong from then
+    /// on.
     MappingRingFull = "mapping_ring_full",
     /// A process event (`execve`) whose record found no room in the ring; repaired by polling.
     EventRingFull = "event_ring_full",
@@ -108,7 +109,8 @@ outcomes! {
     UnwindComplete = "unwind_complete",
     /// A complete stack that was not copied, because the kernel side knew it.
     StackCacheHit = "stack_cache_hit",
-    /// A stack that reached its root through code without unwind information, by its frame pointer: frames may be missing.
+    /// A stack that reached its root through code without unwind information, by its frame pointer:
+    /// frames may be missing.
     UnwindGuessed = "unwind_guessed",
     /// A stack cut because the snapshot ended.
     UnwindTruncated = "unwind_truncated",
@@ -119,7 +121,8 @@ outcomes! {
     /// A stack with more Python frames than are read: the outer Python frames are shown as native
     /// frames.
     PythonCut = "python_cut",
-    /// A stack of a Python process that keeps some of the interpreter's frames, because Python frames could not be read.
+    /// A stack of a Python process that keeps some of the interpreter's frames, because Python
+    /// frames could not be read.
     PythonUnread = "python_unread",
     /// A stack whose Python frames did not fit its native frames: it has native frames only.
     PythonUnmatched = "python_unmatched",

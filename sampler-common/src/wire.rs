@@ -117,8 +117,8 @@ impl Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Unusual {
-    /// The table of blocks was full, or its slot for the address was not free in time. The sample was
-    /// reported with its end at once, since a later free could not find the block.
+    /// The table of blocks was full, or its slot for the address was not free in time. The sample
+    /// was reported with its end at once, since a later free could not find the block.
     TableFull = 0,
     /// The end of a block was missed, and was reported when the block's address was allocated
     /// again.
@@ -131,8 +131,8 @@ pub enum Unusual {
 
 /// Entries of the array `HITS` for each process slot.
 ///
-/// Every [`Role`] whose hits are counted has at least two: one for probed instructions that the
-/// kernel emulates, one for those that it single-steps at another price ([`Cookie::counter`]).
+/// Every [`Role`] whose hits are counted has at least two: for instructions that the kernel
+/// emulates, and for those that it single-steps ([`Cookie::counter`]). Their hits cost differently.
 pub const HITS_PER_SLOT: u32 = 32;
 
 /// Rule of the counters in `HITS`: approximate from 2^13 hits on (90 % within 1.6 %). From 2^29
@@ -167,7 +167,8 @@ pub struct ProcessConfig {
     pub designs: [u64; CLASSES],
     /// The current [`Space::generation`]; raised by the kernel side at `execve`.
     pub generation: u32,
-    /// How often a thread that was not the first one has called `execve`; raised by the kernel side.
+    /// How often a thread that was not the first one has called `execve`; raised by the kernel
+    /// side.
     pub leader_changes: u32,
     /// Entries of the live set that belong to the process.
     pub live: u64,
@@ -192,7 +193,8 @@ pub struct ProcessConfig {
     pub reserved: [u64; 7],
 }
 
-/// Countdown, exact totals and outcomes of a process on one CPU; value of the per-CPU array `TOTALS`.
+/// Countdown, exact totals and outcomes of a process on one CPU; value of the per-CPU array
+/// `TOTALS`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct ProcessTotals {
@@ -310,7 +312,7 @@ pub const MAX_HALVINGS: u64 = 15;
 /// Key of samples whose record was lost: enough to weight each of the samples afterwards.
 ///
 /// Sizes fall into buckets of relative width 1/32 ([`crate::sampling::size_bucket`]). The cell
-/// keeps the number of samples and the sum of their sizes: the mean size of a cell is exact, and
+/// keeps the number of samples and the sum of their sizes. So the mean size of a cell is exact, and
 /// its weight is wrong by less than 10⁻³.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]

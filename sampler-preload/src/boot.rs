@@ -40,8 +40,8 @@ pub fn boot() {
     SETTINGS.begin(interval::rate(bytes));
 }
 
-/// Leaves sampling to another copy of this library behind this one, by another path: only one copy
-/// may sample. (`sampler run` loads a copy, and the environment may have one already.)
+/// Leaves sampling to another copy of this library behind this one, since only one copy may sample.
+/// The copy has another path: `sampler run` loads one, and the environment may have one already.
 fn leave_to_another(files: &Files) {
     if !files.behind(c"__sampler_preload_malloc").is_null() {
         SETTINGS.leave();

@@ -1,7 +1,8 @@
 //! One file that the loader has mapped: finds its symbols by name through the file's own hash
 //! table.
 //!
-//! References: System V ABI (dynamic section, hash table); the GNU hash table (`DT_GNU_HASH`) as glibc's elf/dl-lookup.c reads it.
+//! References: System V ABI (dynamic section, hash table); the GNU hash table (`DT_GNU_HASH`) as
+//! glibc's elf/dl-lookup.c reads it.
 
 use core::ffi::{c_char, c_void};
 
@@ -124,7 +125,8 @@ fn word(table: usize, at: usize) -> u32 {
     unsafe { (table as *const u32).wrapping_add(at).read() }
 }
 
-/// `nbuckets, symoffset, bloom_size, bloom_shift, bloom[bloom_size] (64 bits each), buckets[nbuckets], chain[]`
+/// `nbuckets, symoffset, bloom_size, bloom_shift,
+/// bloom[bloom_size] (64 bits each), buckets[nbuckets], chain[]`
 fn by_gnu_hash(tables: &Tables, map: &Map, name: &[u8]) -> Option<*mut c_void> {
     let hash = name
         .iter()

@@ -12,7 +12,8 @@ pub const DEFAULT_BYTES: u64 = 512 << 10;
 /// Terms of the series of λ: at R = 2 the remainder is below 2⁻⁶⁰.
 const SERIES_TERMS: u32 = 60;
 
-/// Bytes of `4096`, `512KiB`, `64k` or `1MiB` (1 … 2^32); whole numbers only. `None`: anything else.
+/// Bytes of `4096`, `512KiB`, `64k` or `1MiB` (1 … 2^32); whole numbers only. `None`: anything
+/// else.
 pub fn parse(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, unit) = text.split_at_checked(digits)?;

@@ -2,7 +2,7 @@
 //! decides which do).
 //!
 //! `operator new` may throw, and the exception has to pass. So no frame of compiled code is ever
-//! between its caller and the operator behind us: such a frame would have to be declared as one
+//! between its caller and the operator behind us. A compiled frame would have to be declared as one
 //! that unwinding may leave, and would abort then. Instead there is a jump, or a frame in
 //! assembler, which the unwinder leaves like any other. The mark that stays behind is recognized as
 //! stale ([`crate::inside`]).

@@ -21,8 +21,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 /// which would be ours.
 ///
 /// They are glibc, jemalloc, tcmalloc, mimalloc (as compiled for Debian), and another copy of this
-/// library. (Some of these allocators' C++ operators do call exported names, but operators are not
-/// checked here.)
+/// library. Some of their C++ operators do call exported names, but operators are not checked here.
 ///
 /// The imports of a file would not tell this. glibc and jemalloc import `malloc` for other
 /// functions of theirs, and an allocator may reach `malloc` through another file.

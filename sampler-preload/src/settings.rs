@@ -24,8 +24,8 @@ const FORWARDS: u64 = u64::from_le_bytes(*b"SMPLFWD6");
 #[repr(C, align(64))]
 pub struct Settings {
     magic: AtomicU64,
-    /// The rate in force, λ per byte in raw units ([`Rate`]); 0 until the process has allocated for
-    /// the first time. samplerd writes it at any time, and the process while it keeps its limit.
+    /// The rate in force, λ per byte in raw units ([`Rate`]); 0 before the first allocation.
+    /// samplerd writes it at any time, and the process while it keeps its limit.
     pub(crate) rate: AtomicU64,
     /// The rate that was asked for. Only samplerd writes it, from the first allocation on.
     pub(crate) asked: AtomicU64,

@@ -1,10 +1,10 @@
 //! The state of each thread: its countdown, the state of its random numbers, and its mark inside
 //! the allocator.
 //!
-//! The state is 24 bytes of thread-local memory, zero at first, at an offset from the thread
-//! pointer that is fixed when the library is loaded (initial-exec): no call, no constructor, no
-//! destructor. Every access is one instruction, so that a signal handler that allocates comes
-//! before it or after it. Only this file and `malloc` know the place of the memory.
+//! The state is 24 bytes of thread-local memory, zero at first. Its offset from the thread pointer
+//! is fixed when the library is loaded (initial-exec): no call, no constructor, no destructor.
+//! Every access is one instruction, so that a signal handler that allocates comes before it or
+//! after it. Only this file and `malloc` know the place of the memory.
 //!
 //! # The countdown
 //!
@@ -19,8 +19,8 @@
 //! ```
 //!
 //! A signal handler finds the value before the addition or after it, and both are valid for
-//! [`sampler_common::sampling::countdown`]. (A load and a store are not enough: a handler may run
-//! between the two, and the result would depend on it.)
+//! [`sampler_common::sampling::countdown`]. A load and a store would not do: the result would
+//! depend on handlers between the two.
 //!
 //! "Less" refers to the true sum, since the processor's condition is right even if the sum wraps.
 //!
@@ -28,9 +28,9 @@
 //!   so the sum of a running countdown does not wrap.
 //! - A countdown that is not running is at 0 between two requests, since the request that ends a
 //!   countdown begins another. It is above 0 only between the addition and that.
-//! - To wrap in between, handlers that allocate would have to suspend requests of one thread there,
-//!   with 2⁶³ of hazard together: at an interval of 512 KiB, 16 GiB. The next handler's request
-//!   would then not be sampled. The suspended requests put the countdown right.
+//! - To wrap there, nested handlers would have to suspend requests with 2⁶³ of hazard in one
+//!   thread: 16 GiB at an interval of 512 KiB. The next handler's request would then not be
+//!   sampled. The suspended requests put the countdown right.
 
 use core::arch::{asm, global_asm, naked_asm};
 use core::ffi::c_void;

@@ -19,7 +19,8 @@ const SERIES_TERMS: u32 = 16;
 const SMALL_HAZARD: f64 = 1.0 / 4096.0;
 const TERMS_OF_SMALL: u32 = 5;
 
-/// Bytes that a sample of `size` bytes at `rate` stands for; `random` decides the rounding. At least `size`.
+/// Bytes that a sample of `size` bytes at `rate` stands for; `random` decides the rounding. At
+/// least `size`.
 pub fn weighted(size: u64, rate: Rate, random: u64) -> u64 {
     undisturbed(rounded, [size, rate.raw(), random])
 }
@@ -37,7 +38,8 @@ extern "C" fn rounded(size: u64, rate: u64, random: u64) -> u64 {
     whole.saturating_add(u64::from(uniform < fraction)).max(size)
 }
 
-/// 1 − e^(−x) for 0 < x ≤ 64: the series below ½, and from there 1 − e^(−2y) = q(2 − q), q = 1 − e^(−y).
+/// 1 − e^(−x) for 0 < x ≤ 64: the series below ½, and from there
+/// 1 − e^(−2y) = q(2 − q), q = 1 − e^(−y).
 fn inclusion(x: f64) -> f64 {
     let mut halved = x;
     let mut doublings = 0;

@@ -1,7 +1,7 @@
 //! Profiles for the tests of every format: a fixed one, a hostile one and an empty one.
 //!
 //! The intervals of the fixed profile are constants of this file, so that a golden file changes
-//! only with its format. (The text table also sums moments and calls the estimator.)
+//! only with its format. The text table also sums moments and calls the estimator.
 
 use super::Encode;
 use crate::comparison::Question;
@@ -209,7 +209,8 @@ fn profile_of(
     }
 }
 
-/// A small server: C++ with inlined frames, recursion, a stripped library, lost stacks, two processes.
+/// A small server: C++ with inlined frames, recursion, a stripped library, lost stacks, two
+/// processes.
 pub(crate) fn profile(kind: Kind) -> Profile {
     let mapping = |path: &str, build_id: &str, code| Mapping {
         path: path.into(),

@@ -17,7 +17,8 @@ use std::io::{self, Write};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
-/// Writes the speedscope format: bytes and objects of the profile's kind, with the ends of their intervals.
+/// Writes the speedscope format: bytes and objects of the profile's kind, with the ends of their
+/// intervals.
 pub struct Speedscope;
 
 /// The number of an estimate that a profile has.

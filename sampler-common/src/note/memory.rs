@@ -28,7 +28,8 @@ pub enum Memory {
         /// Resident memory of the processes, bytes.
         rss_bytes: u64,
     },
-    /// Processes with memory in no known block: pid, command name and bytes of each, the largest first.
+    /// Processes with memory in no known block: pid, command name and bytes of each, the largest
+    /// first.
     Unexplained(Vec<(u32, String, f64)>),
 }
 

@@ -26,7 +26,8 @@ fn error<T>(message: String) -> Result<T, UnitError> {
     Err(UnitError(message))
 }
 
-/// Splits `12.5 KiB` into 12.5 and `KiB`. Only digits and one point: no sign, exponent, `inf` or `nan`.
+/// Splits `12.5 KiB` into 12.5 and `KiB`. Only digits and one point: no sign, exponent, `inf` or
+/// `nan`.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim_matches(' ');
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -44,8 +45,8 @@ fn negative(text: &str) -> bool {
 
 /// Bytes of `512KiB`, `1MiB`, `64k`, `1G`, `4096` or `0.5MiB`; at least 1, at most 2^53.
 ///
-/// Units, in any case: none or `B`; `K` or `KiB`, `M` or `MiB`, `G` or `GiB`, `T` or `TiB`. A fraction is
-/// rounded to whole bytes.
+/// Units, in any case: none or `B`; `K` or `KiB`, `M` or `MiB`, `G` or `GiB`, `T` or `TiB`. A
+/// fraction is rounded to whole bytes.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let shown = text.escape_debug();
     if negative(text) {

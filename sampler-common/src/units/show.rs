@@ -42,7 +42,8 @@ pub fn human_cpu_time(ns: f64) -> String {
     scaled(ns, 1000.0, &[" ns", " µs", " ms", " s"])
 }
 
-/// A byte size as [`parse_bytes`](super::parse_bytes) reads it back exactly: `512KiB`, `1MiB`, `1000B`.
+/// A byte size as [`parse_bytes`](super::parse_bytes) reads it back exactly: `512KiB`, `1MiB`,
+/// `1000B`.
 pub fn exact_bytes(bytes: u64) -> String {
     let (shift, unit) = match bytes.trailing_zeros() {
         _ if bytes == 0 => (0, "B"),

@@ -15,7 +15,8 @@ pub enum MappingCall {
     UnmapBegins = 2,
     /// `mremap` begins.
     RemapBegins = 3,
-    /// `mremap` has returned: `address` is what it returned, an error is above [`MappingRecord::LAST_ADDRESS`].
+    /// `mremap` has returned: `address` is what it returned, an error is above
+    /// [`MappingRecord::LAST_ADDRESS`].
     RemapEnds = 4,
     /// `sbrk` has moved the end of the heap from `old_address` to `address`.
     Break = 5,

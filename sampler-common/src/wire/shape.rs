@@ -4,9 +4,9 @@ use super::Role;
 
 /// The places of a function's arguments.
 ///
-/// A shape has 24 bits. Bit 23 says that the function does all of its work itself. (glibc's
-/// `realloc(NULL, n)`, for example, calls `malloc`, whose probe is hit.) Three fields of 3 bits
-/// each hold the number of an argument, or [`NONE`].
+/// A shape has 24 bits. Bit 23 says that the function does all of its work itself. As a
+/// counterexample, glibc's `realloc(NULL, n)` calls `malloc`, whose probe is hit. Three fields of 3
+/// bits each hold the number of an argument, or [`NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]
 pub struct Shape(pub u32);

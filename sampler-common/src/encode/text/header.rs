@@ -118,7 +118,7 @@ fn interval_of_objects(estimate: &Estimate) -> String {
     }
 }
 
-/// For an interval without an upper end the lower end, if it is more than 0 and no point of a
+/// For an interval without an upper end the lower end, if it is more than 0 and not made from a
 /// stride.
 fn at_least(estimate: &Estimate, shown: impl Fn(f64) -> String) -> String {
     let says_least = estimate.low > 0.0 && estimate.method != Method::Stride;

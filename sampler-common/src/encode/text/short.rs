@@ -53,8 +53,8 @@ fn last_component(name: &str) -> &str {
     &name[front.unwrap_or(name).rfind("::").unwrap_or(0)..]
 }
 
-/// `f(int)` → `f`, `S::get(T&&) const` → `S::get`. A name in parentheses (`(anonymous namespace)::x`,
-/// `operator()`) is no parameter list.
+/// `f(int)` → `f`, `S::get(T&&) const` → `S::get`. A name in parentheses (`(anonymous
+/// namespace)::x`, `operator()`) is no parameter list.
 fn without_parameters(name: &str) -> &str {
     let Some(close) = name.rfind(')') else { return name };
     let rest = &name[close + 1..];
@@ -76,8 +76,8 @@ fn without_parameters(name: &str) -> &str {
     name
 }
 
-/// `map<K, V>::at` → `map<…>::at`. Names whose angle brackets are not all brackets (`operator<`, `->`)
-/// stay as they are.
+/// `map<K, V>::at` → `map<…>::at`. Names whose angle brackets are not all brackets (`operator<`,
+/// `->`) stay as they are.
 fn without_arguments(name: &str) -> Cow<'_, str> {
     if name.contains("operator<") || name.contains("operator>") || name.contains("->") {
         return Cow::Borrowed(name);
