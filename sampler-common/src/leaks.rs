@@ -245,7 +245,7 @@ mod tests {
         of
     }
 
-    /// Of blocks of 100 bytes, one in 1000 is sampled.
+    /// One in 1000 blocks of 100 bytes is sampled.
     fn reference() -> Reference {
         let totals = StratumTotals {
             unseen_objects: 1000.0,

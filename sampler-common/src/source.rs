@@ -130,8 +130,8 @@ impl SourceGroup {
         groups
     }
 
-    /// All groups in one line: `uprobes`, or `preloaded (3 processes), uprobes and preloaded (1
-    /// process)`.
+    /// All groups in one line: `uprobes`, or
+    /// `preloaded (3 processes), uprobes and preloaded (1 process)`.
     pub fn text(groups: &[SourceGroup]) -> String {
         if let [one] = groups {
             return one.sources.to_string();

@@ -70,8 +70,7 @@ const fn named(text: &'static str) -> &'static CStr {
 /// Offset of a target's second word.
 pub(crate) const NEXT: usize = offset_of!(OperatorTarget, next);
 
-/// `EXPORTED = its target, function where it is sampled, function without one behind us, code where
-/// it is injected`
+/// `EXPORTED = target, function if sampled, function without one behind us, code if injected`
 macro_rules! operators {
     ($($exported:ident = $way:ident, $sampled:path, $without:path, $injected:ident;)*) => {
         $(

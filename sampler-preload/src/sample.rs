@@ -16,7 +16,7 @@ pub(crate) static FILTER: Filter = Filter::new();
 /// The sampled blocks.
 pub(crate) static TABLE: Table = Table::new();
 
-/// Makes both take as little memory as they need.
+/// Makes the filter and the table take as little memory as they need.
 pub(crate) fn settle() {
     pages::one_by_one(&raw const FILTER as usize, size_of::<Filter>());
     pages::one_by_one(&raw const TABLE as usize, size_of::<Table>());
@@ -72,7 +72,7 @@ pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
 fn is_hit(hazard: u64, charged: Charged) -> bool {
     let before = match charged {
         Charged::RunsOn => return false,
-        // The true value was larger, but after the countdown has ended it makes no difference.
+        // The true value may be larger, but after the countdown has ended that makes no difference.
         Charged::Ends => 1,
         Charged::Idle => 0,
         Charged::Not => Countdown.fetch_sub(hazard as i64),

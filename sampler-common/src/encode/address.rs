@@ -1,8 +1,8 @@
 //! Addresses for locations that are kept as file offsets.
 //!
 //! A profile spans processes, so an address of one of them has no meaning. Tools insist on ranges
-//! that do not overlap. So every mapping gets 2^40 bytes of its own, and `address − memory_start +
-//! file_offset` is the offset in the file, as the format defines it.
+//! that do not overlap. So every mapping gets 2^40 bytes of its own, and
+//! `address − memory_start + file_offset` is the offset in the file, as the format defines it.
 //!
 //! A mapping begins where an executable segment begins, as in `/proc/PID/maps`. `go tool pprof`
 //! takes the start of a mapping for the first address of that segment (`loadAddress` in

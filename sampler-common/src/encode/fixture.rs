@@ -20,7 +20,7 @@ pub(crate) const INTERVAL_BYTES: u64 = 512 << 10;
 /// Length of the longest name of [`hostile`]; names of C++ templates reach such sizes.
 pub(crate) const LONG_NAME_BYTES: usize = 20_000;
 
-/// What changed between a saved profile and that of a running process.
+/// The question of what changed between a saved profile and that of a running process.
 pub(crate) fn question<'a>(a: &'a Profile, b: &'a Profile) -> Question<'a> {
     Question {
         a_name: "before.json",

@@ -119,7 +119,7 @@ impl Pair {
         }
         let objects = objects.max(1.0);
         let wanted = objects * -(-bytes / objects / RATE as f64).exp_m1();
-        // Of the whole numbers around `wanted`, the one with the least error.
+        // The whole number around `wanted` with the least error.
         let around = [wanted.floor(), wanted.ceil()].map(|n| n.max(1.0));
         let candidates = around.into_iter().flat_map(|n| {
             let s = raw_bytes(n, bytes);

@@ -6,7 +6,7 @@ use crate::windows::Budget;
 use std::fmt::{self, Formatter};
 use std::time::Duration;
 
-/// What was seen in windows. Times are of the programs' own, nanoseconds.
+/// What was seen in windows. Times count only the programs' own code, nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Windows {
     /// The budget, the number of windows, the time in windows and all time.

@@ -54,8 +54,8 @@ pub(crate) fn is_entry(function: &str) -> bool {
     ENTRIES.contains(&plain)
 }
 
-/// The functions of [`is_entry`] as a regular expression of whole names without parameters. `go
-/// tool pprof` compares names in this form.
+/// The functions of [`is_entry`] as a regular expression of whole names without parameters.
+/// `go tool pprof` compares names in this form.
 pub(crate) fn entry_pattern() -> String {
     let (prefixes, entries) = (PREFIXES.join("|"), ENTRIES.join("|"));
     let python = format!("_?({})({})", PYTHON.join("|"), PYTHON_ENTRIES.join("|"));

@@ -1,4 +1,4 @@
-//! What a CPU last looked up of a process: a cache in front of the map `TARGETS`, for links that
+//! The last look-up of a process on a CPU: a cache in front of the map `TARGETS`, for links that
 //! processes share.
 //!
 //! A process id has one 64-bit word: the id, the value of the look-up, and the epoch of the

@@ -5,7 +5,7 @@ use crate::comparison::{About, Compared, ComparedStack, Comparison, FALSE_DISCOV
 use crate::estimate::Difference;
 use serde_json::{Value, json};
 
-/// One object.
+/// The comparison as one object.
 pub fn object(of: &Comparison) -> Value {
     json!({
         "kind": of.kind.name(),

@@ -5,7 +5,7 @@ use crate::leaks::{Grown, Leak, Leaks};
 use crate::profile::Line;
 use serde_json::{Map, Value, json};
 
-/// One object.
+/// The growth as one object.
 pub fn object(of: &Leaks) -> Value {
     let seconds = of.length_ns() as f64 / 1e9;
     json!({

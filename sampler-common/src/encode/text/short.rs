@@ -53,8 +53,8 @@ fn last_component(name: &str) -> &str {
     &name[front.unwrap_or(name).rfind("::").unwrap_or(0)..]
 }
 
-/// `f(int)` → `f`, `S::get(T&&) const` → `S::get`. A name in parentheses (`(anonymous
-/// namespace)::x`, `operator()`) is no parameter list.
+/// `f(int)` → `f`, `S::get(T&&) const` → `S::get`. A name in parentheses
+/// (`(anonymous namespace)::x`, `operator()`) is no parameter list.
 fn without_parameters(name: &str) -> &str {
     let Some(close) = name.rfind(')') else { return name };
     let rest = &name[close + 1..];
