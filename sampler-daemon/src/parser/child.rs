@@ -12,23 +12,25 @@ use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a parser may take to start, or wait for a disk or a CPU, besides its CPU time.
+/// Time that a parser may take to start, or to wait for a disk or a CPU, in addition to its CPU
+/// time.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often its CPU time is looked at.
+/// How often the parser's CPU time is checked.
 const CHECK_PERIOD: Duration = Duration::from_millis(20);
-/// Files that may be asked for in one request: places where its debug file may be.
+/// Maximum number of files that a parser may ask for in one request: the file itself and places of
+/// its debug file.
 const MAX_ASKED: u32 = 256;
 
-/// Why there are no answers.
+/// Why a request has no answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It could not be started.
+    /// The parser could not be started.
     Unstarted,
-    /// It has ended.
+    /// The parser has ended.
     Died,
-    /// It has taken too long, and was killed.
+    /// The parser took too long and was killed.
     Late,
-    /// It has said what it may not, and was killed.
+    /// The parser sent an invalid message and was killed.
     Wrong,
 }
 
@@ -43,18 +45,18 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A parser process; dropping it ends it.
+/// A parser process. Dropping it ends the process.
 #[derive(Debug)]
 pub(super) struct Child {
     process: process::Child,
     socket: OwnedFd,
     buffer: Vec<u8>,
-    /// Files that it was asked for.
+    /// Number of requests that the parser has received.
     requests: u64,
 }
 
 impl Child {
-    /// Starts one: the program again, with [`VERB`].
+    /// Starts a parser: samplerd's program with [`VERB`].
     pub(super) fn start(program: &Path) -> Result<Child, Failure> {
         let unstarted = |why: &dyn fmt::Display| {
             tracing::error!("start the process that reads names: {why}");
@@ -63,12 +65,12 @@ impl Child {
         let (socket, its) = pair().map_err(|error| unstarted(&error))?;
         let mut command = Command::new(program);
         command.arg(VERB).env_clear().stdin(Stdio::from(its));
-        // An arena would be taken at once, and count as a whole.
+        // An arena would be reserved at once, and would count as a whole against the memory limit.
         command.env("MIMALLOC_ARENA_RESERVE", "0");
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().map_err(|error| unstarted(&error))?;
         let mut child = Child { process, socket, buffer: Vec::new(), requests: 0 };
-        // It closes the other end of the socket.
+        // Closes samplerd's copy of the parser's end of the socket.
         drop(command);
         let until = Deadline::after(PATIENCE, &child);
         match child.receive(&until) {
@@ -78,7 +80,7 @@ impl Child {
         }
     }
 
-    /// Whether it has read nothing yet.
+    /// Whether the parser has received no request yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.requests == 0
     }
@@ -140,7 +142,7 @@ impl Child {
         wire::send_file(&self.socket, found).map_err(|_| Failure::Died)
     }
 
-    /// Its next message.
+    /// Receives the parser's next message.
     fn receive(&mut self, until: &Deadline) -> Result<Message, Failure> {
         loop {
             if until.is_over(self.process.id()) {
@@ -160,13 +162,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Fails if it has ended already.
+        // Killing fails if the parser has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// When a parser is late: by its own CPU time, or by the clock where it waits.
+/// The time at which a parser is late: by its CPU time, or by the clock if it waits.
 struct Deadline {
     time: Instant,
     processor: Duration,
@@ -184,7 +186,7 @@ impl Deadline {
     }
 }
 
-/// CPU time that a process of one thread has taken.
+/// Returns the CPU time that a process with one thread has used.
 fn processor_time(pid: u32) -> Option<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)

@@ -17,22 +17,25 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Its command name, at most 15 bytes.
+/// The parser's command name, at most 15 bytes.
 pub(super) const NAME: &std::ffi::CStr = c"samplerd-parser";
 
-/// User and group. Not those of `nobody`, whose other processes could send it signals.
+/// The parser's user and group. They are not `nobody`, because other processes of `nobody` could
+/// send it signals.
 const ID: u32 = 65_533;
 
-/// Bytes that it may take: debug information of large programs, uncompressed, takes some ten.
+/// Maximum size of the parser's data. Uncompressed debug information of large programs takes some
+/// 10 MB.
 const MAX_DATA_BYTES: u64 = 128 << 20;
 
-/// Bytes of address space: the files that are mapped are among them.
+/// Maximum size of the address space, which includes mapped files.
 const MAX_ADDRESS_SPACE_BYTES: u64 = 8 << 30;
 
-/// Files that are open at a time: two a request, see `MAX_REQUESTS`.
+/// Maximum number of open files: two for each request, see `MAX_REQUESTS`.
 const MAX_FILES: u64 = 1024;
 
-/// CPU time in its life, seconds. Who has taken so much is replaced.
+/// Maximum CPU time of a parser, in seconds. A parser that reaches the limit is killed and
+/// replaced.
 const MAX_CPU_SECONDS: u64 = 600;
 
 const LIMITS: [(Resource, u64); 6] = [
@@ -44,10 +47,11 @@ const LIMITS: [(Resource, u64); 6] = [
     (Resource::Core, 0),
 ];
 
-/// An empty directory that is always there: it becomes the root.
+/// An empty directory that always exists. It becomes the parser's root.
 const EMPTY: &str = "/proc/self/fdinfo";
 
-/// System calls that are left: memory, the socket, descriptors that it has, and its end. Any other one ends in [`trap`].
+/// The allowed system calls: memory, the socket, open descriptors, and the exit. Any other system
+/// call ends in [`trap`].
 const ALLOWED: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -125,7 +129,7 @@ impl Rights<'_> {
 /// Gives every right of the parser away that can be given away.
 ///
 /// # Errors
-/// If one of those that matter stays: a capability, the right to gain some, or a system call.
+/// If an essential right stays: a capability, the right to gain capabilities, or a system call.
 pub(super) fn confine() -> anyhow::Result<()> {
     Rights { name: NAME, id: ID, limits: &LIMITS, root: Some(EMPTY) }.keep_only()?;
     trap::install().context("catch system calls")?;

@@ -1,21 +1,24 @@
-//! Debug files that the parser asks for: samplerd opens them, since the parser can open nothing.
+//! Debug files that the parser asks for. samplerd opens them, because the parser cannot open files.
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Where distributions put debug files. Which of them is asked for says a file that may be anybody's, so that no other place is looked at.
+/// The directory in which distributions put debug files. The profiled file names the debug file and
+/// may be anybody's.
+/// Therefore no other directory is allowed.
 const DIRECTORY: &str = "/usr/lib/debug";
 
-/// The regular file at a path below [`DIRECTORY`].
+/// Opens the regular file at a path below [`DIRECTORY`].
 pub(super) fn debug_file(path: &[u8]) -> Option<OwnedFd> {
     let below = path.strip_prefix(DIRECTORY.as_bytes())?.strip_prefix(b"/")?;
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = open(DIRECTORY, directory, Mode::empty()).ok()?;
-    // A FIFO would wait for its writer.
+    // Opening a FIFO would wait for its writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    // Links are followed where they stay below: build ids are links in some distributions.
+    // Links that stay below the directory are followed, because some distributions store build ids
+    // as links.
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let below = OsStr::from_bytes(below);
     let file = openat2(&directory, below, flags, Mode::empty(), within).ok()?;

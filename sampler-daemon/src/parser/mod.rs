@@ -1,8 +1,10 @@
 //! The parser: a process without rights that reads names from files of other processes.
 //!
-//! ELF symbols, DWARF and mangled names are what anybody has written into a file. Whoever reads them may meet a file that was made to crash its reader, to use up its
-//! memory or its time, to overflow its stack, or to take it over. That hits the parser, which has nothing to lose: no user, capability, file system or process of
-//! others, bounded memory, and a socket. samplerd gives it the files as descriptors, and checks what it says:
+//! Anybody can write ELF symbols, DWARF and mangled names into a file. A file can be made to crash
+//! its reader, to exhaust its memory or time, to overflow its stack, or to take it over. Such a
+//! file attacks only the parser. The parser has no user, no capability, no file system and no
+//! access to processes of others. It has bounded memory and a socket. samplerd passes the files as
+//! descriptors and checks the answers:
 //!
 //! ```text
 //!  samplerd ── path, offsets ──▶ parser
@@ -44,35 +46,37 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use wire::{Answer, Request, Wanted};
 
-/// CPU time for the names of one file, besides `TIME_PER_OFFSET`; more than that no honest file was seen to take.
+/// CPU time for the names of one file, in addition to `TIME_PER_OFFSET`. No honest file was seen to
+/// take more.
 pub const FILE_TIME: Duration = Duration::from_millis(800);
-/// CPU time for each offset: while its unit is read, one takes some 200 µs.
+/// CPU time for each offset. An offset takes some 200 µs while its unit is read.
 const TIME_PER_OFFSET: Duration = Duration::from_micros(200);
-/// CPU time for a file's symbols, after its debug information has failed.
+/// CPU time for a file's symbols, after reading its debug information has failed.
 const SYMBOLS_TIME: Duration = Duration::from_millis(200);
-/// After none could be started, none is tried for so long.
+/// Pause after a parser could not be started.
 const START_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a parser calls a file whose own path cannot be sent.
+/// The path that stands for a file whose own path cannot be sent.
 const UNNAMED_FILE: &str = "/file";
 
-/// What happened to parsers, and to files by them.
+/// Counts of failures of parsers, and of files that are read partly or not at all because of the
+/// failures.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Parsers that died.
     died: AtomicU64,
-    /// Parsers that were killed, since they were late or said what they may not.
+    /// Parsers that were killed because they were late or sent an invalid message.
     killed: AtomicU64,
-    /// Files without debug information because of that.
+    /// Files whose debug information is no longer read because of such a failure.
     plain: AtomicU64,
-    /// Files without names because of that.
+    /// Files whose names are no longer read because of such failures.
     nameless: AtomicU64,
-    /// Times that no parser could be started.
+    /// Number of times that no parser could be started.
     unstarted: AtomicU64,
 }
 
 impl Counts {
-    /// One line for each that is not 0.
+    /// Returns one line for each count that is not 0.
     pub fn limits(&self) -> Vec<String> {
         let lines = [
             (&self.died, "times a file ended the process that reads names (it was started anew)"),
@@ -147,12 +151,13 @@ impl Parser {
         }
     }
 
-    /// What happens to it.
+    /// Returns the counts of failures.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }
 
-    /// Asks a parser, and once more another one if it had read other files before.
+    /// Asks a parser. If a parser dies that has read other files before, a fresh parser is asked
+    /// once more.
     fn ask(
         &mut self,
         request: &Request,

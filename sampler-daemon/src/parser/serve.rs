@@ -6,16 +6,17 @@ use crate::symbolize::elf::{self, Input, Symbolizer};
 use sampler_common::profile::Line;
 use std::io;
 
-/// The argument by which samplerd's program becomes a parser; its standard input is the socket.
+/// The argument that makes samplerd's program a parser. Standard input is the socket.
 pub const VERB: &str = "samplerd-parser";
 
-/// Requests after which all that was read is forgotten: each file takes memory and a descriptor.
+/// Number of requests after which everything that was read is dropped. Each file takes memory and a
+/// descriptor.
 const MAX_REQUESTS: usize = 256;
 
-/// Serves until samplerd wants nothing more.
+/// Answers requests until samplerd closes the socket.
 ///
 /// # Errors
-/// If the process cannot give its rights away, or standard input is no such socket.
+/// If standard input is no such socket, or sending or receiving fails.
 pub fn serve() -> io::Result<()> {
     let socket = io::stdin();
     if let Err(error) = confine::confine() {

@@ -1,6 +1,7 @@
-//! System calls that the parser may not make, as its signal handler answers them.
+//! The signal handler that answers the parser's forbidden system calls.
 //!
-//! blazesym opens files by their paths. The parser can open none: the kernel sends SIGSYS instead, and the handler asks samplerd for the file.
+//! blazesym opens files by their paths, which the parser may not do. The kernel sends SIGSYS
+//! instead, and the handler asks samplerd for the file.
 
 #![allow(unsafe_code, reason = "a signal handler reads and writes the registers of a system call")]
 
@@ -10,32 +11,30 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd};
 
-/// From now on this process answers its own forbidden system calls.
-///
-/// # Errors
-/// Those of sigaction(2).
+/// Installs the handler for this process's forbidden system calls.
 pub(super) fn install() -> io::Result<()> {
-    // It is made here, since a handler must not take memory.
+    // The handle is created here, because a signal handler must not allocate.
     let _ = io::stdin();
     // SAFETY: all zero is a `sigaction` without a handler, flags and mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = answer as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO;
-    // SAFETY: the handler has the signature that SA_SIGINFO asks for; the old action is not asked for.
+    // SAFETY: the handler has the signature that SA_SIGINFO asks for; the old action is not
+    // requested.
     let result = unsafe { libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Closes what whoever started samplerd has left open.
+/// Closes descriptors that whoever started samplerd has left open.
 pub(super) fn close_others() {
     let first: libc::c_uint = 3;
-    // SAFETY: nothing here owns a descriptor but the three of the standard streams.
+    // SAFETY: this process owns no descriptors except the three standard streams.
     unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
 }
 
-/// Puts the result where the system call would have left it.
+/// Puts the result into the register in which the system call would have returned it.
 extern "C" fn answer(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the interrupted context, which it restores when the handler returns.
+    // SAFETY: the kernel passes the interrupted context, and restores it when the handler returns.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     let registers = &mut context.uc_mcontext.gregs;
     let register = |name: c_int| registers[name as usize];
@@ -49,7 +48,7 @@ extern "C" fn answer(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
             let (mask, buffer) = (register(libc::REG_R10), register(libc::REG_R8));
             extended_status(path(libc::REG_RSI), mask, buffer)
         }
-        // No directory, and no link.
+        // There is no directory and no link.
         _ => Err(Errno::NOENT),
     };
     let result = result.unwrap_or_else(|error| -i64::from(error.raw_os_error()));

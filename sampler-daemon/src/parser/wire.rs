@@ -1,4 +1,5 @@
-//! What samplerd and its parser say to each other, one packet each. What the parser says is checked here: its program may be another one by then.
+//! The messages between samplerd and its parser, one packet each. The parser's messages are checked
+//! here, because a file may have taken the parser over.
 
 use rustix::io::{Errno, IoSlice, IoSliceMut, retry_on_intr};
 use rustix::net::{
@@ -13,28 +14,29 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub(super) const MAX_PLACES: usize = 4096;
 /// Bytes of a path, at most: the kernel's own bound.
 pub(super) const MAX_PATH_BYTES: usize = 4096;
-/// Bytes of a name; the rest of a longer one is left out.
+/// Maximum length of a name. A longer name is cut.
 pub(crate) const MAX_NAME_BYTES: usize = 16 << 10;
-/// Functions inlined into one another at one address; those further out are left out.
+/// Maximum number of functions that are inlined into one another at one address. The outermost ones
+/// are left out.
 const MAX_LINES: usize = 256;
-/// Bytes of all lines of one address; those further out are left out.
+/// Maximum size of all lines of one address. The outermost lines are left out.
 const MAX_ADDRESS_BYTES: usize = 96 << 10;
-/// A packet with so many bytes of answers is sent.
+/// Size of answers at which a packet is sent.
 const FULL_BYTES: usize = 32 << 10;
-/// Bytes of a packet, at most: a socket takes some 200 KiB at a time.
+/// Maximum size of a packet. A socket accepts some 200 KiB at a time.
 const MAX_PACKET_BYTES: usize = FULL_BYTES + MAX_ADDRESS_BYTES + 1;
 
-/// The file is there: with its descriptor.
+/// The file exists; its descriptor follows.
 const FOUND: u8 = b'F';
-/// There is no such file.
+/// The file does not exist.
 const NOT_FOUND: u8 = b'N';
-/// What the parser's packets begin with.
+/// The first byte of each kind of packet of the parser.
 const READY: u8 = b'R';
 const UNCONFINED: u8 = b'U';
 const OPEN: u8 = b'O';
 const ANSWERS: u8 = b'A';
 
-/// The lines at one address; none where nothing is known.
+/// The lines at one address; `None` if nothing is known.
 pub(super) type Answer = Option<Vec<Line>>;
 
 /// What is wanted of a file.
@@ -60,7 +62,7 @@ pub(super) struct Request {
     pub(super) wanted: Wanted,
     /// Whether debug information is read, besides symbols.
     pub(super) debug: bool,
-    /// What the file is called.
+    /// The path of the file.
     pub(super) path: String,
     /// Of which of its offsets or addresses names are wanted.
     pub(super) places: Vec<u64>,
@@ -69,11 +71,11 @@ pub(super) struct Request {
 /// A message of the parser.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// It can be asked.
+    /// The parser is ready for requests.
     Ready,
-    /// It could not give its rights away, and ends.
+    /// The parser could not drop its rights, and ends.
     Unconfined(String),
-    /// It wants a file.
+    /// The parser asks for the file at a path.
     Open(Vec<u8>),
     /// Answers, in the order of the places.
     Answers(Vec<Answer>),
@@ -87,7 +89,7 @@ pub(super) fn send_request(socket: impl AsFd, request: &Request) -> Result<(), E
     send_packet(socket, &bytes)
 }
 
-/// Waits for a request; `None`: there will be none.
+/// Waits for a request. Returns `None` if no request will follow.
 pub(super) fn receive_request(socket: impl AsFd) -> Result<Option<Request>, Errno> {
     let mut bytes = vec![0; 2 + 4 + MAX_PATH_BYTES + 8 * MAX_PLACES];
     let length = receive_packet(socket, &mut bytes)?;
@@ -103,7 +105,7 @@ fn decode_request(bytes: &[u8]) -> Option<Request> {
     rest.is_empty().then_some(Request { wanted, debug: *debug != 0, path, places })
 }
 
-/// Tells that the parser can be asked, or why it cannot.
+/// Reports that the parser is ready, or why it is not.
 pub(super) fn send_ready(socket: impl AsFd, refusal: Option<&str>) -> Result<(), Errno> {
     let Some(why) = refusal else { return send_packet(socket, &[READY]) };
     let mut bytes = vec![UNCONFINED];
@@ -111,7 +113,7 @@ pub(super) fn send_ready(socket: impl AsFd, refusal: Option<&str>) -> Result<(),
     send_packet(socket, &bytes)
 }
 
-/// Sends answers, in as few packets as they take.
+/// Sends answers in packets of about `FULL_BYTES`.
 pub(super) fn send_answers(socket: impl AsFd, answers: &[Answer]) -> Result<(), Errno> {
     let mut bytes = vec![ANSWERS];
     for answer in answers {
@@ -141,7 +143,8 @@ fn encode(bytes: &mut Vec<u8>, lines: &[Line]) {
     bytes[start..start + 4].copy_from_slice(&count.to_ne_bytes());
 }
 
-/// Waits for what the parser says; `None`: it has ended, or says what it may not.
+/// Waits for a message of the parser. Returns `None` if the parser has ended or sent an invalid
+/// message.
 pub(super) fn receive_message(socket: impl AsFd, buffer: &mut Vec<u8>) -> Option<Message> {
     buffer.resize(MAX_PACKET_BYTES, 0);
     let length = receive_packet(socket, buffer).ok()?;
@@ -176,7 +179,7 @@ fn decode(bytes: &mut &[u8]) -> Option<Answer> {
     Some(Some(lines).filter(|lines| !lines.is_empty()))
 }
 
-/// Asks for a file by its path. This runs in a signal handler: it takes no memory.
+/// Asks for a file by its path. This function runs in a signal handler: it must not allocate.
 pub(super) fn ask_for_file(socket: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     let kind = [OPEN];
     let parts = [IoSlice::new(&kind), IoSlice::new(path)];
@@ -194,7 +197,7 @@ pub(super) fn ask_for_file(socket: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedF
     descriptor.filter(|_| said == [FOUND]).ok_or(Errno::NOENT)
 }
 
-/// Hands over a file that was asked for, or says that there is none.
+/// Sends a file that the parser asked for, or reports that there is none.
 pub(super) fn send_file(socket: impl AsFd, file: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let Some(file) = file else { return send_packet(socket, &[NOT_FOUND]) };
     let descriptors = [file];
@@ -210,7 +213,8 @@ fn send_packet(socket: impl AsFd, bytes: &[u8]) -> Result<(), Errno> {
     retry_on_intr(|| send(&socket, bytes, SendFlags::NOSIGNAL)).map(drop)
 }
 
-/// Bytes of the packet; 0 at the end. One that is longer than the buffer is cut, so that it cannot be decoded.
+/// Receives a packet. Returns its length; 0 at the end. A packet that is longer than the buffer is
+/// cut, so that decoding it fails.
 fn receive_packet(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     retry_on_intr(|| recv(&socket, &mut *buffer, RecvFlags::empty())).map(|(length, _)| length)
 }
@@ -233,7 +237,7 @@ fn take_text(bytes: &mut &[u8], max_bytes: usize) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
-/// The beginning of a text, whole characters.
+/// Returns the beginning of a text, cut at a character boundary.
 fn cut(text: &str, max_bytes: usize) -> &str {
     &text[..text.floor_char_boundary(max_bytes)]
 }
@@ -306,7 +310,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a parser says that is not its program any more: it ends, within the bounds.
+        /// A parser that was taken over may send anything. Decoding ends, and its result stays
+        /// within the bounds.
         #[test]
         fn any_packet_is_decoded_or_refused(kind in prop::sample::select(vec![READY, UNCONFINED, OPEN, ANSWERS, 0]), rest in prop::collection::vec(any::<u8>(), 0..200)) {
             let bytes = [&[kind], &rest[..]].concat();
