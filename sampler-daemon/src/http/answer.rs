@@ -1,4 +1,4 @@
-//! Answers, and the lines that say why there is none.
+//! Answers, and the lines that say why a request has no answer.
 
 use crate::pipeline::Stopped;
 use axum::http::header::{
@@ -8,13 +8,13 @@ use axum::http::header::{
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
-/// The type of files and downloads.
+/// The media type of files and downloads.
 pub(super) const BINARY: &str = "application/octet-stream";
 
-/// What a page answers.
+/// The answer of a page.
 pub(super) type Answer = Result<Response, Problem>;
 
-/// Why there is no answer: a status, and one line without its end.
+/// Why a request has no answer: a status, and one line without a line end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
@@ -26,17 +26,17 @@ impl Problem {
         Problem { status, line: line.into() }
     }
 
-    /// The question makes no sense.
+    /// A problem of the request: status 400.
     pub(super) fn bad(line: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, line)
     }
 
-    /// It should have been answered.
+    /// A problem of the server: status 500.
     pub(super) fn broken(error: impl ToString) -> Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
-    /// There is no such page; `known` names those that there are.
+    /// A page that does not exist: status 404. `known` names the pages that exist.
     pub(super) fn no_page(uri: &Uri, known: &str) -> Problem {
         let path = super::escape::shown(uri.path());
         Problem::new(StatusCode::NOT_FOUND, format!("{path}: no such page (there {known})"))
@@ -62,12 +62,12 @@ impl IntoResponse for Problem {
     }
 }
 
-/// An answer of a media type.
+/// Makes an answer of a media type.
 pub(super) fn of_type(kind: &'static str, body: impl IntoResponse) -> Response {
     ([(CONTENT_TYPE, kind)], body).into_response()
 }
 
-/// Sets what every answer of a server carries, besides what none of ours goes without.
+/// Sets the headers `more`, and the headers that every answer of samplerd has.
 pub(super) fn with_headers(mut answer: Response, more: &[(HeaderName, &'static str)]) -> Response {
     let all = [(X_CONTENT_TYPE_OPTIONS, "nosniff"), (CACHE_CONTROL, "no-store")];
     for (name, value) in all.iter().chain(more) {

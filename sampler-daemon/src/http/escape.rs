@@ -1,9 +1,9 @@
-//! What others have sent, in a line of ours.
+//! Text of others, shown in one line of an answer.
 
-/// Most characters of it that are shown.
+/// Maximum number of characters of the text that are shown.
 const MAX_SHOWN_CHARS: usize = 60;
 
-/// Shows `text` in one line, whatever is in it.
+/// Returns the beginning of `text` as one line, with special characters escaped.
 pub(super) fn shown(text: &str) -> String {
     let mut shown: String =
         text.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect();

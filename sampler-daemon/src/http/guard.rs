@@ -1,8 +1,9 @@
-//! Who may ask, and how: GET and HEAD only, and by a name that is ours.
+//! Who may ask, and how: only by GET and HEAD, and only by a name of this server.
 //!
-//! A web page can make its visitor's browser ask any address; what it must not do is read the answer. It may if it has the same
-//! host name as the address, and whoever owns a name can let it point to 127.0.0.1 after the page was loaded (DNS rebinding). Such a
-//! request carries the page's name in its `Host`.
+//! A web page can make its visitor's browser send a request to any address. The page must not read
+//! the answer. It may read the answer if its host name is that of the address. The owner of a name
+//! can point the name to 127.0.0.1 after the page was loaded (DNS rebinding). Such a request
+//! carries the page's name in its `Host` header.
 
 use super::answer::Problem;
 use super::escape::shown;
@@ -14,16 +15,16 @@ use axum::response::Response;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The address that a request came to.
+/// The local address of the connection that a request came on.
 #[derive(Clone, Copy)]
 pub(super) struct Local(pub(super) IpAddr);
 
-/// By which names requests may ask.
+/// The names by which requests may address the server.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
-    /// Besides `localhost` and addresses, lower case.
+    /// Accepted names in lower case, in addition to `localhost` and addresses.
     names: Vec<String>,
-    /// What to do about a name that is not ours.
+    /// Advice for a request that uses an unknown name.
     remedy: &'static str,
 }
 
@@ -35,12 +36,12 @@ impl Guard {
         }
     }
 
-    /// No names but `localhost`.
+    /// Accepts no names but `localhost`.
     pub(super) fn by_address() -> Guard {
         Guard { names: Vec::new(), remedy: "use its address" }
     }
 
-    /// Lets a request on that passes [`Guard::check`]; a layer of every server.
+    /// Passes on a request that [`Guard::check`] accepts. Every server has this layer.
     pub(super) async fn admit(
         State(guard): State<Arc<Guard>>,
         request: Request,
@@ -62,7 +63,7 @@ impl Guard {
             (None, _) => return Err(Problem::bad("no Host (send one, as HTTP/1.1 asks for)")),
             _ => return Err(Problem::bad("more than one Host (send one)")),
         };
-        // A request for a proxy names the host a second time.
+        // A request to a proxy names the host in its target too.
         let named = request.uri().authority().map(|authority| authority.as_str());
         let local = request.extensions().get::<Local>();
         for name in [Some(host), named].into_iter().flatten() {
@@ -78,7 +79,7 @@ impl Guard {
     fn knows(&self, host: &str, local: Option<&Local>) -> bool {
         let Some(name) = without_port(host) else { return false };
         if let Ok(ip) = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            // Nobody can point an address elsewhere.
+            // An address, unlike a name, cannot be pointed elsewhere.
             let is_local = |local: &Local| ip.to_canonical() == local.0.to_canonical();
             return ip.is_loopback() || local.is_some_and(is_local);
         }
@@ -87,7 +88,8 @@ impl Guard {
     }
 }
 
-/// `name`, `name:80`, `127.0.0.1:80` or `[::1]:80` without its port; `None`: none of these.
+/// Returns `name`, `name:80`, `127.0.0.1:80` or `[::1]:80` without its port; `None` for anything
+/// else.
 fn without_port(host: &str) -> Option<&str> {
     let end = match host.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,

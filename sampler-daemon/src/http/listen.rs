@@ -1,24 +1,25 @@
-//! Where HTTP is served, and by which names.
+//! The address and the host names of the HTTP server.
 
 use super::escape::shown;
 use std::io;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
-/// Where HTTP is served, and by which names.
+/// The address and the host names of the HTTP server.
 #[derive(Clone, Debug)]
 pub struct HttpAddress {
-    /// The address; port 0 is a free one.
+    /// The address. Port 0 chooses a free port.
     pub address: SocketAddr,
-    /// Host names that requests may name, besides `localhost` and the address that they came to.
+    /// Host names that requests may use, in addition to `localhost` and the address of their
+    /// connection.
     pub names: Vec<String>,
 }
 
 impl HttpAddress {
-    /// Checks it.
+    /// Checks the address.
     ///
     /// # Errors
-    /// One line if others than the users of this machine could reach it, and that was not agreed to.
+    /// One line, if other machines can reach the address and `is_open` does not allow that.
     pub fn new(
         address: SocketAddr,
         names: Vec<String>,
@@ -32,10 +33,10 @@ impl HttpAddress {
         Ok(HttpAddress { address, names })
     }
 
-    /// Binds it.
+    /// Binds the address.
     ///
     /// # Errors
-    /// One line on why it cannot be.
+    /// One line that says why the address cannot be bound.
     pub async fn bind(&self) -> Result<TcpListener, String> {
         let address = self.address;
         let listener = bind(address, "--http").await?;
@@ -49,7 +50,7 @@ impl HttpAddress {
     }
 }
 
-/// Binds an address that came with an option.
+/// Binds an address that the command line gave with `option`.
 pub(super) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -59,7 +60,7 @@ pub(super) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListene
     })
 }
 
-/// An address of the command line.
+/// Parses an address of the command line.
 ///
 /// # Errors
 /// One line.

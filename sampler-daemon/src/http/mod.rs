@@ -1,8 +1,9 @@
-//! The HTTP edge, on request: `/metrics` for Prometheus and `/debug/pprof/…` for the tools of pprof. It asks the worker
-//! through the same handle as [`crate::rpc`], and changes nothing.
+//! The HTTP edge, on request: `/metrics` for Prometheus and `/debug/pprof/…` for the tools of
+//! pprof. HTTP asks the worker through the same handle as [`crate::rpc`], and changes nothing.
 //!
-//! There is neither encryption nor a password: it is for loopback. Host names other than those that were agreed to are refused, so
-//! that no web page reads it through somebody's browser (DNS rebinding).
+//! HTTP has neither encryption nor a password: it is meant for loopback. Requests for unknown host
+//! names are refused, so that no web page can read the answers through a visitor's browser (DNS
+//! rebinding).
 
 mod answer;
 mod escape;

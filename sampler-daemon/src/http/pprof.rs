@@ -1,4 +1,5 @@
-//! `/debug/pprof/heap` and `/debug/pprof/allocs`: profiles in the format of pprof, as Go's `net/http/pprof` serves them.
+//! `/debug/pprof/heap` and `/debug/pprof/allocs`: profiles in the format of pprof, as Go's
+//! `net/http/pprof` serves them.
 
 use super::answer::{Answer, BINARY, Problem};
 use super::query::Query;
@@ -15,9 +16,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-/// Profiles made at a time: each may be of many stacks, and a difference holds one while it waits.
+/// Maximum number of profiles that are made at a time. A profile may have many stacks, and a
+/// difference holds one profile while it waits.
 const AT_ONCE: usize = 8;
-/// How long making one may take, besides the time that it is over.
+/// Time limit for making a profile, in addition to the time that a difference covers.
 pub(super) const MAKING: Duration = Duration::from_secs(60);
 
 /// Makes profiles.
@@ -32,7 +34,7 @@ impl Profiles {
         Profiles { profiler, names, places: Semaphore::new(AT_ONCE) }
     }
 
-    /// The profile that a URL asks for, as a file.
+    /// Makes the profile that a URL asks for, as a file.
     pub(super) async fn answer(&self, kind: Kind, query: Query) -> Answer {
         let Ok(_place) = self.places.try_acquire() else {
             let line = format!("{AT_ONCE} profiles are being made already (try again later)");
@@ -71,7 +73,7 @@ impl Profiles {
         encoding.await.map_err(Problem::broken)?.map_err(Problem::broken)
     }
 
-    /// Everything since attach.
+    /// Makes a profile of everything since the attach.
     async fn profile(&self, kind: Kind, selector: Selector) -> Result<Profile, Problem> {
         let request = ProfileRequest {
             kind,
@@ -83,13 +85,13 @@ impl Profiles {
             scope: Scope::ALL,
         };
         let raw = self.profiler.profile(request).await?;
-        // What the worker refuses is a process that it does not have.
+        // The worker refuses only processes that it does not have.
         let raw = raw.map_err(|line| Problem::new(StatusCode::NOT_FOUND, line))?;
         Ok(assemble(raw, &self.names).await)
     }
 }
 
-/// The file of a kind, as URLs name it.
+/// Makes the file of a kind, named as in the URL.
 pub(super) fn file(kind: Kind, contents: Vec<u8>) -> Answer {
     let disposition = match kind {
         Kind::Alloc => "attachment; filename=\"allocs.pb.gz\"",

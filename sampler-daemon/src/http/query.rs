@@ -1,4 +1,4 @@
-//! What the URL of a profile asks for.
+//! The query of a profile's URL.
 
 use super::answer::Problem;
 use super::escape::shown;
@@ -8,19 +8,19 @@ use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 use std::time::Duration;
 
-/// Longest time that a difference is taken over, seconds.
+/// Longest time that a difference can cover, in seconds.
 pub(super) const MAX_SECONDS: u64 = 600;
 
-/// Which profile.
+/// The requested profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) selector: Selector,
-    /// What came in this time from now on; `None`: since attach.
+    /// The time that a difference covers, from now on; `None`: everything since the attach.
     pub(super) over: Option<Duration>,
 }
 
 impl Query {
-    /// Of the part of a URL behind the `?`.
+    /// Parses the part of a URL after the `?`.
     pub(super) fn parse(text: &str) -> Result<Query, Problem> {
         let mut query = Query::default();
         for pair in pairs(text) {
@@ -30,7 +30,7 @@ impl Query {
                 "pid" | "comm" | "exe" | "cgroup" => {
                     query.selector.criteria.push(criterion(key, &value)?);
                 }
-                // Go's: whether to collect garbage first.
+                // Go's key: whether to collect garbage first.
                 "gc" => {}
                 "debug" if value == "0" || value.is_empty() => {}
                 "debug" => {
@@ -59,7 +59,7 @@ impl<S: Sync> FromRequestParts<S> for Query {
     }
 }
 
-/// What stands behind the `?`, key by key.
+/// Splits the part of a URL after the `?` into keys and decoded values.
 pub(super) fn pairs(text: &str) -> impl Iterator<Item = Result<(&str, String), Problem>> {
     text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -67,7 +67,7 @@ pub(super) fn pairs(text: &str) -> impl Iterator<Item = Result<(&str, String), P
     })
 }
 
-/// Which processes.
+/// Parses a criterion for processes.
 pub(super) fn criterion(key: &str, value: &str) -> Result<Criterion, Problem> {
     Criterion::parse(&format!("{key}:{value}")).map_err(|_| {
         let known = "try pid=12, comm=NAME, exe=PATH or cgroup=GROUP";
@@ -83,7 +83,7 @@ fn decoded(value: &str) -> Result<String, Problem> {
     Ok(text.into_owned())
 }
 
-/// 0 is none, as with Go.
+/// Parses seconds. 0 means no difference, as in Go.
 fn seconds(value: &str) -> Result<Option<Duration>, Problem> {
     match value.parse() {
         Ok(0) => Ok(None),

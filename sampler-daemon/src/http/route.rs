@@ -1,4 +1,4 @@
-//! Metrics and profiles: which page is where.
+//! The pages for metrics and profiles.
 
 use super::answer::{Answer, Problem, of_type, with_headers};
 use super::guard::Guard;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What there is, for people.
+/// The index of the pages, for people.
 const INDEX: &str = "\
 samplerd
 
@@ -33,14 +33,14 @@ exe= and cgroup= (repeatable), for example:
   go tool pprof -top 'http://ADDRESS/debug/pprof/heap?seconds=30&comm=redis*'
 ";
 
-/// How long an answer may take.
+/// Time limit of an answer.
 pub(super) const LONGEST: Duration = MAKING.saturating_add(Duration::from_secs(MAX_SECONDS));
-/// How long metrics may take.
+/// Time limit of metrics.
 const QUICK: Duration = Duration::from_secs(10);
 /// The version of the Prometheus text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The pages for those who ask by a name of `place`.
+/// Makes the router of the pages, for requests that use a name of `place`.
 pub(super) fn router(
     place: &HttpAddress,
     profiler: Profiler,
@@ -55,7 +55,7 @@ pub(super) fn router(
         .route("/debug/pprof/heap", get(heap))
         .route("/debug/pprof/allocs", get(allocs))
         .with_state(profiles)
-        // What scrapers add by themselves is no question of ours.
+        // The query is ignored, because scrapers add keys of their own.
         .route("/metrics", get(metrics))
         .with_state(Arc::new(Metrics::new(profiler, exports)))
         .route("/", get(INDEX))
@@ -79,7 +79,7 @@ async fn profile(
     query: Query,
 ) -> Answer {
     match method {
-        // Nobody reads it.
+        // A client that sends HEAD reads no contents.
         Method::HEAD => file(kind, Vec::new()),
         _ => profiles.answer(kind, query).await,
     }
@@ -100,7 +100,8 @@ mod tests {
     use axum::http::Request;
     use tower::ServiceExt as _;
 
-    /// What each page answers while the daemon is shutting down: 503 is one that asked the worker.
+    /// The answer of each page while the daemon shuts down. 503 is the answer of a page that asks
+    /// the worker.
     #[tokio::test]
     async fn pages() {
         let place = HttpAddress::new("127.0.0.1:0".parse().unwrap(), Vec::new(), false).unwrap();

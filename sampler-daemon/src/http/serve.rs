@@ -1,4 +1,4 @@
-//! The server: bounded connections, each for one request, each with a deadline.
+//! The server: bounded connections, each with one request and a deadline.
 
 use super::listen::HttpAddress;
 use super::{guard, route};
@@ -20,14 +20,15 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::TcpListenerStream;
 use tower::ServiceExt as _;
 
-/// Connections at a time; further ones wait to be accepted.
+/// Maximum number of connections at a time. Further connections wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a client may take to ask, and to take what it is given, besides the time that making it takes.
+/// Time that a client may take to send its request and to read the answer, in addition to the time
+/// that making the answer takes.
 const TRANSFER: Duration = Duration::from_secs(10);
-/// Most bytes of a request's head.
+/// Maximum size of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// Serves metrics and profiles for ever; what is open when this is dropped is cut.
+/// Serves metrics and profiles without end. Dropping the future closes open connections.
 pub async fn serve(
     listener: TcpListener,
     place: HttpAddress,
@@ -39,7 +40,8 @@ pub async fn serve(
     serve_router(listener, router, route::LONGEST).await;
 }
 
-/// Serves for ever pages of which each takes at most `longest`; what is open when this is dropped is cut.
+/// Serves pages without end; each answer may take `longest`. Dropping the future closes open
+/// connections.
 pub(super) async fn serve_router(listener: TcpListener, router: Router, longest: Duration) {
     let accepted = bounded(TcpListenerStream::new(listener), MAX_CONNECTIONS, "an HTTP server");
     tokio::pin!(accepted);
@@ -54,7 +56,7 @@ pub(super) async fn serve_router(listener: TcpListener, router: Router, longest:
     }
 }
 
-/// One request and its answer. A client that goes away ends it, whatever it has asked for: nothing runs on its behalf any more.
+/// Serves one request. If the client disconnects, the work for its request is dropped.
 async fn connection(stream: TcpStream, router: Router, longest: Duration) {
     let Ok(local) = stream.local_addr() else { return };
     let (extend, deadline) = watch::channel(Instant::now() + TRANSFER);
@@ -62,7 +64,7 @@ async fn connection(stream: TcpStream, router: Router, longest: Duration) {
         let (router, extend) = (router.clone(), extend.clone());
         request.extensions_mut().insert(guard::Local(local.ip()));
         async move {
-            // The connection is there to see.
+            // The receiver lives as long as the connection.
             let _ = extend.send(Instant::now() + longest + TRANSFER);
             let answer = router.oneshot(request).await;
             let _ = extend.send(Instant::now() + TRANSFER);
@@ -76,13 +78,13 @@ async fn connection(stream: TcpStream, router: Router, longest: Duration) {
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // A client that breaks off is its own affair.
+        // An error of the connection concerns only its client.
         _ = connection => {}
         () = passed(deadline) => {}
     }
 }
 
-/// Completes when the deadline has passed, which may be moved meanwhile.
+/// Completes when the deadline has passed. The deadline can be moved meanwhile.
 async fn passed(mut deadline: watch::Receiver<Instant>) {
     loop {
         let until = *deadline.borrow_and_update();

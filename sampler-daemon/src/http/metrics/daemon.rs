@@ -1,10 +1,11 @@
-//! What concerns the daemon: outcomes and losses, its tables and its ring, times, back-pressure, its own costs.
+//! Metrics of the daemon: outcomes and losses, tables, ring buffer, times, back-pressure and the
+//! daemon's own cost.
 
 use super::page::{Kind, Page};
 use crate::pipeline::{MetricsReport, StatusReport};
 use sampler_common::counters::Outcome;
 
-/// Outcomes by which something is missing somewhere, or had to be repaired.
+/// Outcomes that mean that data is missing or had to be repaired.
 pub(in crate::http) const LOSSES: [Outcome; 25] = [
     Outcome::PendingFull,
     Outcome::PendingReplaced,

@@ -1,9 +1,9 @@
-//! What has become of what is pushed, by destination.
+//! Metrics of pushes, by destination.
 
 use super::page::{Kind, Page};
 use crate::export::Counts;
 
-/// A number of a destination, with its name and help.
+/// A metric of a destination: its name, kind, help and value.
 type Number = (&'static str, Kind, &'static str, fn(&Counts) -> u64);
 
 const NUMBERS: [Number; 5] = [
@@ -21,7 +21,7 @@ const NUMBERS: [Number; 5] = [
     ),
 ];
 
-/// Writes them; nothing where nothing is pushed.
+/// Writes the metrics; nothing if nothing is pushed.
 pub(super) fn write(exports: &[Counts], missed_ns: u64, page: &mut Page) {
     if exports.is_empty() {
         return;

@@ -1,9 +1,11 @@
-//! What every process has spent, so that it can be reported as counters that only grow although only a few processes have a series.
+//! The costs and counts of all processes as counters that only grow, although only a few processes
+//! have series.
 //!
-//! Plainly: a process has a series of its own while it runs and is among the costliest; it counts since its attach, as `ps` does.
-//! `other` grows by whatever comes that has no series of its own. So the growth of all series together is the
-//! growth of the total, whoever gets a series, loses it or exits; and none of them ever falls. A process that came into `other` before it got a
-//! series is in both with what it had spent by then.
+//! Plainly: a process has its own series while it runs and is among the costliest. The series
+//! counts since the attach, as `ps` does. The series `other` grows by everything that comes from
+//! processes without series. So the growth of all series together is the growth of the total,
+//! whichever process gets a series, loses it or exits. No series ever falls. A process may count in
+//! `other` before it gets a series. Its earlier amounts are then in both series.
 
 use crate::pipeline::{MetricsReport, ProcessMetrics};
 use sampler_common::cost::{Range, Tariff, Work};
@@ -11,13 +13,13 @@ use sampler_common::estimate::Confidence;
 use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
-/// Processes with series of their own, at most.
+/// Maximum number of processes with their own series.
 pub(super) const MAX_NAMED: usize = 50;
 
-/// Who a process is, whoever may have its pid later.
+/// Identifies a process, even if its pid is reused.
 type Key = (u32, SystemTime);
 
-/// Counts of a process, or of some.
+/// Counts of one process or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Amounts {
     work: Work,
@@ -53,24 +55,25 @@ impl Amounts {
     }
 }
 
-/// Numbers as they are shown.
+/// Numbers as the page shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Shown {
-    /// CPU time spent in probes, nanoseconds; `None`: there are no prices.
+    /// CPU time spent in probes, in nanoseconds; `None` if there are no prices.
     pub(super) spent_ns: Option<Range>,
-    /// Samples.
+    /// Number of samples.
     pub(super) samples: u64,
-    /// Whether what follows is all that was allocated.
+    /// Whether `bytes` and `objects` are all that was allocated.
     pub(super) is_counted: bool,
-    /// Bytes allocated.
+    /// Allocated bytes.
     pub(super) bytes: u64,
-    /// Allocations.
+    /// Number of allocations.
     pub(super) objects: u64,
 }
 
 impl Shown {
-    /// What `amounts` are by now, and nothing less than it was: prices fall, and calls that failed are taken back. Maxima of ends
-    /// that were in order are in order.
+    /// Raises the numbers to those of `amounts`; no number falls. Prices can fall, and failed calls
+    /// are subtracted.
+    /// The ends of the range stay in order, because the maximum of each end is taken.
     fn rise(&mut self, amounts: &Amounts, tariff: Option<&Tariff>) {
         let now = tariff.map(|tariff| tariff.charge(&amounts.work).range(Confidence::DEFAULT));
         let most = |a: Range, b: Range| Range {
@@ -88,7 +91,7 @@ impl Shown {
     }
 }
 
-/// A process with a series of its own.
+/// A process with its own series.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) pid: u32,
@@ -96,18 +99,18 @@ pub(super) struct Named {
     pub(super) shown: Shown,
 }
 
-/// A page's numbers.
+/// The numbers of a page.
 #[derive(Clone, Debug)]
 pub(super) struct Accounts {
-    /// Processes with series of their own, the costliest first.
+    /// Processes with their own series, the costliest first.
     pub(super) named: Vec<Named>,
-    /// All others.
+    /// All other processes.
     pub(super) other: Shown,
-    /// Everything.
+    /// All processes.
     pub(super) total: Shown,
 }
 
-/// What the last page reported.
+/// The numbers of the last page.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     named: HashMap<Key, (Amounts, Shown)>,
@@ -117,7 +120,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// The numbers of the next page.
+    /// Returns the numbers of the next page.
     pub(super) fn enter(&mut self, report: &MetricsReport) -> Accounts {
         let prices = &report.status.prices;
         let tariff = prices.why.is_empty().then_some(&prices.tariff);
@@ -141,7 +144,7 @@ impl Ledger {
             let (before, mut shown) = match self.named.get(&key(process)) {
                 Some((before, shown)) => (Some(*before), *shown),
                 None if self.known.contains(&key(process)) => (None, Shown::default()),
-                // All of it came just now.
+                // The process is new, so all its amounts are new.
                 None => (Some(Amounts::default()), Shown::default()),
             };
             if let Some(before) = before {
@@ -164,7 +167,7 @@ impl Ledger {
     }
 }
 
-/// Those of the processes that run on which most was spent.
+/// Returns the running processes on which most CPU time was spent.
 fn costliest<'p>(
     processes: &'p [ProcessMetrics],
     tariff: Option<&Tariff>,

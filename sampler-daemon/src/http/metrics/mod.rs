@@ -1,8 +1,9 @@
-//! `/metrics`: what `status` and `ps` tell, in the text format of Prometheus.
+//! `/metrics`: the numbers of `status` and `ps`, in the text format of Prometheus.
 //!
-//! Reference: "Exposition formats" and "Metric and label naming" of the Prometheus documentation. Counters only grow: prices of
-//! probes are measured again and again, and a cost that would be less than what was shown before stays as it was shown. Labels are few:
-//! the costliest processes have series of their own, all others are summed.
+//! Reference: "Exposition formats" and "Metric and label naming" of the Prometheus documentation.
+//! Counters only grow. Prices of probes are measured repeatedly; a cost that would fall keeps its
+//! last shown value. Labels are few: only the costliest processes have their own series, all other
+//! processes are summed.
 
 mod daemon;
 mod exports;
@@ -22,7 +23,8 @@ use tokio::sync::Mutex;
 pub(super) struct Metrics {
     profiler: Profiler,
     exports: Exports,
-    /// What was shown; one page is made at a time.
+    /// The numbers that were shown. The lock is held while a page is made, so pages are made one at
+    /// a time.
     ledger: Mutex<Ledger>,
 }
 

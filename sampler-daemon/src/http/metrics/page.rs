@@ -3,17 +3,17 @@
 use crate::pipeline::Histogram;
 use std::fmt::Write as _;
 
-/// Labels of a sample.
+/// The labels of a sample.
 pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// What kind of numbers a family has.
+/// The kind of a family's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Only grows.
+    /// A number that only grows.
     Counter,
-    /// Goes up and down.
+    /// A number that rises and falls.
     Gauge,
-    /// Counts by bounds.
+    /// Counts by upper bounds.
     Histogram,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Begins a family; its samples follow.
+    /// Begins a family. The caller writes its samples next.
     pub(super) fn family<'p>(&'p mut self, name: &'p str, kind: Kind, help: &str) -> Family<'p> {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -32,22 +32,22 @@ impl Page {
             Kind::Histogram => "histogram",
         };
         let help = help.replace('\\', r"\\").replace('\n', r"\n");
-        // A String takes everything.
+        // Writing to a `String` cannot fail.
         let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         Family { page: self, name }
     }
 
-    /// A counter without labels.
+    /// Writes a counter without labels.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: f64) {
         self.family(name, Kind::Counter, help).sample(&[], value);
     }
 
-    /// A gauge without labels.
+    /// Writes a gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.family(name, Kind::Gauge, help).sample(&[], value);
     }
 
-    /// The whole page.
+    /// Returns the whole page.
     pub(super) fn finish(self) -> String {
         self.text
     }
@@ -94,7 +94,7 @@ impl Family<'_> {
     }
 }
 
-/// A label's value: whatever a process calls itself stays inside its quotes and on its line.
+/// Escapes a label's value. A name that a process chose stays inside its quotes and on its line.
 fn escaped(content: &str) -> String {
     let mut escaped = String::with_capacity(content.len());
     for c in content.chars() {
@@ -102,7 +102,7 @@ fn escaped(content: &str) -> String {
             '\\' => escaped.push_str(r"\\"),
             '"' => escaped.push_str("\\\""),
             '\n' => escaped.push_str(r"\n"),
-            // Readers differ in what ends a line.
+            // Readers of the format disagree on which characters end a line.
             c if c.is_control() => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }

@@ -1,4 +1,4 @@
-//! What concerns processes: their costs, samples and allocations, how they are sampled.
+//! Metrics of processes: costs, samples, allocations, and how they are sampled.
 
 use super::ledger::{Accounts, MAX_NAMED, Shown};
 use super::page::{Kind, Page};
@@ -7,16 +7,16 @@ use sampler_common::cost::Range;
 
 const NS_PER_SECOND: f64 = 1e9;
 
-/// The label of all processes without series of their own, in place of pid and command name.
+/// The label of the processes without their own series, in place of pid and command name.
 const OTHER: &str = "other";
 
-/// One of the numbers; `None`: not known.
+/// One of the numbers; `None` if unknown.
 type Number = fn(&Shown) -> Option<f64>;
 
-/// A number of how a process is sampled.
+/// A number that describes how a process is sampled.
 type Gauge = fn(&SamplingReport) -> f64;
 
-/// Names behind `sampler_` or `sampler_process_`, and help.
+/// Names after `sampler_` or `sampler_process_`, help texts and numbers.
 const COUNTERS: [(&str, &str, Number); 6] = [
     ("probe_cpu_seconds_total", "CPU time spent in probes, estimated from measured prices", |of| {
         spent(of, |range| range.value)
@@ -65,7 +65,8 @@ pub(super) fn write(report: &MetricsReport, accounts: &Accounts, page: &mut Page
     sampling(report, accounts, page);
 }
 
-/// A family with a series for each process that has one, and one for all others.
+/// Writes a family: one series for each process in `accounts.named`, and one for all other
+/// processes.
 fn each(name: &str, help: &str, number: Number, accounts: &Accounts, page: &mut Page) {
     if number(&accounts.total).is_none() {
         return;
@@ -84,7 +85,7 @@ fn each(name: &str, help: &str, number: Number, accounts: &Accounts, page: &mut 
     }
 }
 
-/// How they are sampled now.
+/// Writes how the processes are sampled now.
 fn sampling(report: &MetricsReport, accounts: &Accounts, page: &mut Page) {
     let each = accounts.named.iter().filter_map(|process| {
         let sampling = report.status.intervals.iter().find(|of| of.pid == process.pid)?;

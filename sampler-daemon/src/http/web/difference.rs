@@ -1,4 +1,4 @@
-//! What changed from one window to another.
+//! The comparison of two windows.
 
 use super::site::Profiles;
 use crate::http::answer::Problem;
@@ -7,10 +7,11 @@ use sampler_common::comparison::{Question, compare, parted};
 use sampler_common::encode::comparison::object;
 use sampler_common::profile::Profile;
 
-/// Stacks that are shown.
+/// Maximum number of stacks that are shown.
 const MAX_STACKS: usize = 500;
 
-/// The comparison of two profiles, as `sampler diff --json` has it; the first stacks.
+/// Compares two profiles and returns the JSON of `sampler diff --json`, with at most [`MAX_STACKS`]
+/// stacks.
 pub(super) async fn difference(
     profiles: &Profiles,
     [a, b]: [ProfileRequest; 2],
@@ -47,7 +48,8 @@ fn compared([a, b]: &[Profile; 2]) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(&object).map_err(Problem::broken)
 }
 
-/// Without an end it reaches until now, which no other begins behind.
+/// Returns the ends of a requested window. A window without an end reaches until now, and no other
+/// window begins later.
 fn asked(of: &ProfileRequest) -> [u64; 2] {
     match of.scope.window {
         Some(AskedWindow::Between(since, until)) => [since.unwrap_or(0), until.unwrap_or(u64::MAX)],

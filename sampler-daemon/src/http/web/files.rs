@@ -1,4 +1,4 @@
-//! The page's own files.
+//! The files of the web page.
 
 use crate::http::answer::with_headers;
 use axum::Router;
@@ -6,7 +6,8 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFE
 use axum::response::Response;
 use axum::routing::get;
 
-/// What the page may do: nothing but load and ask from where it came.
+/// The page's content security policy: the page may load from and ask only the server that it came
+/// from.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -52,7 +53,7 @@ pub(super) fn with_files<S: Clone + Send + Sync + 'static>(router: Router<S>) ->
     })
 }
 
-/// Adds what every answer of the page carries.
+/// Adds the headers of every answer of the page.
 pub(super) async fn guarded(answer: Response) -> Response {
     let more = [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -67,7 +68,7 @@ pub(super) async fn guarded(answer: Response) -> Response {
 mod tests {
     use super::*;
 
-    /// What they name is there, and nothing is elsewhere.
+    /// Every file that a file names exists, and no file names another server.
     #[test]
     fn files_need_nothing_but_each_other() {
         for File { path, contents, kind } in FILES {
@@ -75,7 +76,7 @@ mod tests {
             for name in quoted.filter(|text| text.starts_with("./") && !text.contains(' ')) {
                 assert!(FILES.iter().any(|file| file.path == &name[1..]), "{path} names {name}");
             }
-            // Elsewhere, or what the policy forbids.
+            // Another server, or what the policy forbids.
             for wrong in [
                 "http://",
                 "https://",

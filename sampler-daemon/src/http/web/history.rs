@@ -1,4 +1,4 @@
-//! What was allocated when, for the chart.
+//! Allocations over time, for the chart.
 
 use crate::http::answer::Problem;
 use crate::pipeline::HistoryWindow;
@@ -7,7 +7,7 @@ use sampler_common::estimate::{Confidence, Estimate};
 use sampler_common::profile::Kind;
 use serde_json::{Value, json};
 
-/// Each window with what was allocated in it, and what of that is still held.
+/// Encodes each window: what was allocated in it, and how much of that is still held.
 pub(super) fn json(history: &[HistoryWindow], measure: Measure) -> Result<Vec<u8>, Problem> {
     let confidence = Confidence::DEFAULT;
     let slots = history.iter().map(|of| {

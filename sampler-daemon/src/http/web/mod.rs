@@ -1,10 +1,12 @@
 //! The web page, on request (`--web`): everything that the API answers, drawn.
 //!
-//! Its files are part of the program, and make no request but to the address that they came from. They hold nothing of anybody; what is profiled is shown to who has the token of
-//! this start, in an `Authorization` header. The token comes to the page behind the `#` of the URL that is printed, which browsers
-//! send to nobody. A cookie would go to every server of the same host, whatever its port, and so to other users of this machine.
+//! The page's files are part of the program and contain no profiled data. The page asks only the
+//! address that it came from. Profiles need the token of this start, in an `Authorization` header.
+//! The page finds the token behind the `#` of the printed URL, a part that browsers send to nobody.
+//! A cookie would be sent to every server of the same host, whatever its port, and so to servers of
+//! other users of this machine.
 //!
-//! Numbers are made by the same functions as the API's, of the same answers of the worker.
+//! The page's numbers are made by the API's functions, from the same answers of the worker.
 
 mod difference;
 mod files;
@@ -23,7 +25,7 @@ use super::serve::serve_router;
 use crate::pipeline::{Names, Profiler};
 use tokio::net::TcpListener;
 
-/// Serves for ever; what is open when this is dropped is cut.
+/// Serves without end. Dropping the future closes open connections.
 pub async fn serve(listener: TcpListener, token: Token, profiler: Profiler, names: Names) {
     serve_router(listener, site::router(token, profiler, names), site::MAX_ANSWER_TIME).await;
 }

@@ -1,4 +1,5 @@
-//! What is always in sight: the daemon, what profiling costs, what was lost, and the processes with their numbers.
+//! The part of the page that is always visible: the daemon, the cost of profiling, losses, and the
+//! processes with their numbers.
 
 use crate::http::metrics::LOSSES;
 use crate::pipeline::{GroupReport, Listing, ProcessReport, ProcessSums, StatusReport};
@@ -9,7 +10,7 @@ use sampler_common::profile::Quantities;
 use sampler_common::units;
 use serde_json::{Value, json};
 
-/// The answer of the daemon on itself and its processes.
+/// Encodes the daemon's report on itself and its processes.
 pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
     let settings = &status.settings;
     let processes = listing.processes.iter().map(process);
@@ -40,12 +41,12 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
     })
 }
 
-/// What is not known, and why, by name.
+/// What is not known and why, by name.
 fn unsupported(status: &StatusReport) -> Value {
     status.unsupported.iter().map(|(name, why)| ((*name).to_owned(), json!(why))).collect()
 }
 
-/// What was lost, by reason, as `/metrics` counts it.
+/// Losses by reason, as `/metrics` counts them.
 fn losses(status: &StatusReport) -> Value {
     let lost = status.outcomes.iter().filter(|(of, count)| LOSSES.contains(of) && *count > 0);
     let events = status.process_events.map_or(0, |of| of.lost);
@@ -54,7 +55,7 @@ fn losses(status: &StatusReport) -> Value {
     all.map(|(name, count)| json!({ "reason": name, "count": count })).collect()
 }
 
-/// Processes whose interval is raised now.
+/// Returns the processes whose interval is raised now.
 fn raised(status: &StatusReport) -> Vec<u32> {
     let is_raised = |of: &&crate::pipeline::SamplingReport| {
         of.pressure.raised.factor() > 1.0 || of.pressure.is_braked
@@ -75,7 +76,7 @@ fn process(of: &ProcessReport) -> Value {
     value
 }
 
-/// Exited processes of one name.
+/// Encodes the exited processes of one name.
 fn group(of: &GroupReport) -> Value {
     let mut value = numbers(&of.sums);
     value["comm"] = json!(shown(&of.key));
@@ -85,7 +86,7 @@ fn group(of: &GroupReport) -> Value {
 }
 
 fn numbers(of: &ProcessSums) -> Value {
-    // As in `ListProcesses`.
+    // The estimator and confidence of `ListProcesses`.
     let (estimator, confidence) = (Estimator::default(), Confidence::DEFAULT);
     let totals = Quantities::of_row(&of.totals, &of.reference, estimator, confidence);
     json!({

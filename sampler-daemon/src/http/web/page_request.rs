@@ -1,4 +1,4 @@
-//! What the page asks for.
+//! The requests of the page.
 
 use crate::http::answer::Problem;
 use crate::http::escape::shown;
@@ -11,20 +11,20 @@ use sampler_common::encode::Measure;
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Kind;
 
-/// How far back a history goes if nobody says.
+/// Default length of a history, in seconds.
 const DEFAULT_SECONDS: u64 = 120;
 
-/// What stands behind the `?`.
+/// The parsed part of a URL after the `?`.
 #[derive(Debug, Default)]
 pub(super) struct PageRequest {
     kind: Option<Kind>,
     measure: Option<Measure>,
     selector: Selector,
-    /// Times since the Unix epoch; a difference has two windows.
+    /// Times since the Unix epoch. A difference has two windows.
     since: [Option<u64>; 2],
     until: [Option<u64>; 2],
     snapshot: Option<u64>,
-    /// Seconds of history.
+    /// Length of the history, in seconds.
     seconds: Option<u64>,
     pub(super) format: String,
     pub(super) text: String,
@@ -91,7 +91,7 @@ impl PageRequest {
         HistoryRequest { selector: self.selector, span_ns: seconds.saturating_mul(1_000_000_000) }
     }
 
-    /// A profile of a window; of everything where none is given.
+    /// The request for a profile of a window; of everything since the attach if no window is given.
     pub(super) fn profile(&self, side: usize) -> ProfileRequest {
         let window = match (self.since[side], self.until[side]) {
             (None, None) => None,

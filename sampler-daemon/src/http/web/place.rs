@@ -1,4 +1,4 @@
-//! Where the page is served: on this machine only.
+//! The address of the web page: on this machine only.
 
 use crate::http::listen::bind;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use tokio::net::TcpListener;
 pub struct WebPlace(SocketAddr);
 
 impl WebPlace {
-    /// Checks it; port 0 is a free one.
+    /// Checks the address. Port 0 chooses a free port.
     ///
     /// # Errors
-    /// One line if other machines could reach it.
+    /// One line if other machines could reach the address.
     pub fn new(address: SocketAddr) -> Result<WebPlace, String> {
         if address.ip().is_loopback() {
             return Ok(WebPlace(address));
@@ -23,10 +23,10 @@ impl WebPlace {
         ))
     }
 
-    /// Binds it.
+    /// Binds the address.
     ///
     /// # Errors
-    /// One line on why it cannot be.
+    /// One line that says why the address cannot be bound.
     pub async fn bind(&self) -> Result<TcpListener, String> {
         bind(self.0, "--web").await
     }

@@ -1,4 +1,4 @@
-//! Who may read: pages of ours, and who has the token.
+//! Who may read: requests from samplerd's own page, with the token.
 
 use crate::http::answer::Problem;
 use crate::http::escape::shown;
@@ -9,13 +9,13 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
-/// A layer that lets requests on that come from pages of ours, or from no page.
+/// A layer that passes on requests that come from samplerd's own page, or from no page.
 pub(super) async fn from_ours(request: Request, next: Next) -> Result<Response, Problem> {
     check_origin(request.headers())?;
     Ok(next.run(request).await)
 }
 
-/// A layer that lets requests on that have the token.
+/// A layer that passes on requests that have the token.
 pub(super) async fn with_token(
     State(token): State<Token>,
     request: Request,
@@ -25,7 +25,8 @@ pub(super) async fn with_token(
     Ok(next.run(request).await)
 }
 
-/// Checks where a request comes from, as far as it says so: `Origin` is written by browsers, and pages cannot change it.
+/// Checks the `Origin` of a request, if it has one. Browsers write `Origin`, and pages cannot
+/// change it.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     for origin in headers.get_all(ORIGIN) {
@@ -41,7 +42,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checks that it has the token, once, as `Authorization: Bearer TOKEN`.
+/// Checks that the request has the token exactly once, as `Authorization: Bearer TOKEN`.
 fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Problem> {
     let given = headers.get_all(AUTHORIZATION).iter().map(|given| given.to_str().ok());
     token.check(given).map_err(|error| {

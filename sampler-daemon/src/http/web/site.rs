@@ -1,4 +1,4 @@
-//! The page's answers.
+//! The answers to the page's requests.
 
 use super::difference::difference;
 use super::files::{guarded, with_files};
@@ -25,18 +25,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::limit::GlobalConcurrencyLimitLayer;
 
-/// Frames that are drawn; those with least are left out, and counted.
+/// Maximum number of drawn frames. The frames with the smallest numbers are left out, and counted.
 const MAX_FRAMES: usize = 20_000;
-/// Functions in the table.
+/// Maximum number of functions in the table.
 const MAX_FUNCTIONS: usize = 1000;
-/// Profiles and files made at a time; further askers wait.
+/// Maximum number of requests that are answered at a time. Further requests wait.
 const AT_ONCE: usize = 4;
-/// How long an answer may take.
+/// Time limit of an answer.
 pub(super) const MAX_ANSWER_TIME: Duration = Duration::from_secs(60);
 
 const JSON: &str = "application/json";
 
-/// What answers are made of.
+/// The sources of the answers.
 struct WebSite {
     profiles: Profiles,
     snapshots: Snapshots,
@@ -49,7 +49,7 @@ pub(super) struct Profiles {
 }
 
 impl Profiles {
-    /// One profile, whole.
+    /// Makes a profile with all its stacks.
     pub(super) async fn make(&self, request: ProfileRequest) -> Result<Profile, Problem> {
         let raw = self.profiler.profile(request).await?.map_err(Problem::bad)?;
         Ok(assemble(raw, &self.names).await)
@@ -67,7 +67,7 @@ impl WebSite {
 
 type Site = State<Arc<WebSite>>;
 
-/// The page's files for everybody, and the rest for who has the token.
+/// The router: the page's files for everybody, everything else only with the token.
 pub(super) fn router(token: Token, profiler: Profiler, names: Names) -> Router {
     let profiles = Profiles { profiler, names };
     let site = Arc::new(WebSite { profiles, snapshots: Snapshots::default() });
@@ -81,7 +81,7 @@ pub(super) fn router(token: Token, profiler: Profiler, names: Names) -> Router {
         .route("/api/difference", get(compare))
         .layer(GlobalConcurrencyLimitLayer::new(AT_ONCE))
         .fallback(async |uri: Uri| Problem::no_page(&uri, "is /"))
-        // Who has none learns nothing else.
+        // A request without the token gets the same answer for every path.
         .layer(from_fn_with_state(token, with_token));
     with_files(router)
         .layer(from_fn(from_ours))
@@ -100,7 +100,7 @@ async fn overview(State(site): Site) -> Answer {
     Ok(of_type(JSON, body.map_err(Problem::broken)?))
 }
 
-/// A new profile, drawn.
+/// Makes a new profile and draws it.
 async fn graph(State(site): Site, asked: PageRequest) -> Answer {
     let profile = Arc::new(site.profiles.make(asked.profile(0)).await?);
     let number = site.snapshots.keep(Arc::clone(&profile));
@@ -113,19 +113,19 @@ async fn graph(State(site): Site, asked: PageRequest) -> Answer {
     .await
 }
 
-/// Functions of a profile that was drawn.
+/// The functions of a drawn profile.
 async fn table(State(site): Site, asked: PageRequest) -> Answer {
     let profile = site.snapshot(asked.snapshot()?)?;
     written(JSON, move |out| view::table(&profile, asked.measure(), MAX_FUNCTIONS, out)).await
 }
 
-/// What a search finds in it.
+/// The matches of a search in a drawn profile.
 async fn matches(State(site): Site, asked: PageRequest) -> Answer {
     let profile = site.snapshot(asked.snapshot()?)?;
     written(JSON, move |out| view::matches(&profile, asked.measure(), &asked.text, out)).await
 }
 
-/// All of it, in a format.
+/// A drawn profile as a file in a format.
 async fn download(State(site): Site, asked: PageRequest) -> Answer {
     let profile = site.snapshot(asked.snapshot()?)?;
     let Some(format) = Format::parse(&asked.format) else {
@@ -140,13 +140,13 @@ async fn history(State(site): Site, asked: PageRequest) -> Answer {
     Ok(of_type(JSON, history_json(&history.map_err(Problem::bad)?, measure)?))
 }
 
-/// What changed from one window to another.
+/// Compares two windows.
 async fn compare(State(site): Site, asked: PageRequest) -> Answer {
     let sides = [asked.profile(0), asked.profile(1)];
     Ok(of_type(JSON, difference(&site.profiles, sides).await?))
 }
 
-/// What `write` writes, away from the threads that serve.
+/// The answer that `write` writes, on a thread for blocking work.
 async fn written(
     kind: &'static str,
     write: impl FnOnce(&mut Vec<u8>) -> io::Result<()> + Send + 'static,
@@ -176,7 +176,7 @@ mod tests {
         let menu = page.split(r#"<select id="format">"#).nth(1).unwrap_or_default();
         let menu = menu.split("</select>").next().unwrap_or_default();
         let values = menu.split(r#"value=""#).skip(1).filter_map(|rest| rest.split('"').next());
-        // The first is the menu's title.
+        // The first value is the menu's title.
         let mut offered: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
         let mut known: Vec<&str> = Format::ALL.map(Format::name).to_vec();
         offered.sort_unstable();
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(offered, known);
     }
 
-    /// What each page answers while the daemon is shutting down, without the token and with it.
+    /// The answer of each page while the daemon shuts down, without the token and with the token.
     #[tokio::test]
     async fn files_need_no_token() {
         let token = Token::new().unwrap();

@@ -1,12 +1,13 @@
-//! The profiles that pages are shown: what is searched, listed and downloaded is what is drawn, while the program goes on.
+//! The profiles that pages show. Search, table and download use the drawn profile, while the
+//! program runs on.
 
 use sampler_common::profile::Profile;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most profiles that are kept.
+/// Maximum number of kept profiles.
 const MAX_SNAPSHOTS: usize = 8;
-/// Most stacks in all of them but the newest.
+/// Maximum number of stacks in all kept profiles except the newest.
 const MAX_STACKS: usize = 250_000;
 
 /// The newest profiles.
@@ -17,14 +18,14 @@ pub(super) struct Snapshots {
 
 #[derive(Default)]
 struct KeptProfile {
-    /// Of the next one.
+    /// The number of the newest profile.
     number: u64,
-    /// The newest first.
+    /// The profiles with their numbers, the newest first.
     profiles: VecDeque<(u64, Arc<Profile>)>,
 }
 
 impl Snapshots {
-    /// Keeps a profile, and says under which number.
+    /// Keeps a profile and returns its number.
     pub(super) fn keep(&self, profile: Arc<Profile>) -> u64 {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.number += 1;
@@ -40,7 +41,7 @@ impl Snapshots {
         number
     }
 
-    /// The profile of a number, if it is still there.
+    /// Returns the profile of a number, if it is still kept.
     pub(super) fn get(&self, number: u64) -> Option<Arc<Profile>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept.profiles.iter().find(|(of, _)| *of == number);
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
     use sampler_common::encode::json::read;
 
-    /// Any.
+    /// A profile; its content does not matter.
     fn profile() -> Arc<Profile> {
         let text = include_str!("../../../../sampler-common/src/encode/golden/alloc.json");
         Arc::new(read(text).unwrap())
@@ -78,7 +79,8 @@ mod tests {
         let mut large = Profile::clone(&small);
         large.stacks = vec![large.stacks[0].clone(); MAX_STACKS + 1];
         let first = snapshots.keep(small);
-        // Larger than all may be together: it is shown all the same.
+        // The profile exceeds the bound for all profiles together; it is kept as the newest all the
+        // same.
         let second = snapshots.keep(Arc::new(large));
         assert!(snapshots.get(first).is_some() && snapshots.get(second).is_some());
         let third = snapshots.keep(profile());

@@ -30,7 +30,7 @@ fn exited(pid: u32, hits: u64) -> ProcessMetrics {
     ProcessMetrics { is_running: false, ..process(pid, hits) }
 }
 
-/// Pids with series of their own, and what these, the others and all of them have allocated.
+/// Pids with their own series; and the allocations of these processes, of `other` and of all.
 fn objects(of: &Accounts) -> (Vec<u32>, u64, u64, u64) {
     let pids = of.named.iter().map(|of| of.pid).collect();
     let own = of.named.iter().map(|of| of.shown.objects).sum();
@@ -54,25 +54,27 @@ fn the_costliest_have_series_and_the_rest_is_summed() {
     assert_eq!(accounts.total.bytes, 650_000);
 }
 
-/// Whoever gets or loses a series: what all of them grow by is what the total grows by.
+/// All series together grow by as much as the total, whichever process gets or loses a series.
 #[test]
 fn growth_is_counted_once() {
     let mut ledger = Ledger::default();
     let mut enter =
         |all: &[ProcessMetrics]| objects(&ledger.enter_processes(all, Some(&tariff(500.0)), 1));
     assert_eq!(enter(&[process(1, 100), process(2, 50)]), (vec![1], 100, 50, 150));
-    // Both grow.
+    // Both processes grow.
     assert_eq!(enter(&[process(1, 110), process(2, 70)]), (vec![1], 110, 70, 180));
-    // The second takes the place: what it did in `other` stays there, and so does what came meanwhile.
+    // Process 2 gets the series. What it did in `other` stays in `other`, and so does what came
+    // meanwhile.
     assert_eq!(enter(&[process(1, 120), process(2, 200)]), (vec![2], 200, 210, 320));
-    // From now on its own series grows.
+    // From now on the series of process 2 grows.
     assert_eq!(enter(&[process(1, 120), process(2, 260)]), (vec![2], 260, 210, 380));
-    // It exits; the first comes back, with what it has done since its attach.
+    // Process 2 exits. Process 1 gets a series again, with all its work since its attach.
     assert_eq!(enter(&[process(1, 125), exited(2, 300)]), (vec![1], 125, 255, 425));
-    // A new one that is the costliest at once was never in `other`. The exited one is folded into its program.
+    // Process 3 is the costliest when it first appears, so it was never in `other`. Process 2 is
+    // folded into its program.
     let folded = ProcessMetrics { pid: 0, ..exited(9, 300) };
     assert_eq!(enter(&[process(1, 125), folded, process(3, 1000)]), (vec![3], 1000, 255, 1425));
-    // Its pid is used again.
+    // The pid of process 3 is reused.
     let again = ProcessMetrics { attached: UNIX_EPOCH, ..process(3, 7) };
     let folded = ProcessMetrics { pid: 0, ..exited(9, 1300) };
     assert_eq!(enter(&[process(1, 125), folded, again]), (vec![1], 125, 262, 1432));
@@ -99,7 +101,7 @@ fn nothing_ever_falls() {
     }
 }
 
-/// Of a process that samples by itself malloc's probes see something else than what it allocates.
+/// malloc's probes do not see what a process allocates that samples by itself.
 #[test]
 fn a_process_with_partial_numbers_has_no_series() {
     let itself = ProcessMetrics { is_counted: false, ..process(1, 100) };
