@@ -25,7 +25,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// An option that says nothing about this address.
+    /// Returns what is wrong if an option does not apply to this address.
     pub(crate) fn contradiction(&self, address: &Address) -> Option<String> {
         let is_unix = matches!(address, Address::Unix(_));
         let is_of_socket = self.socket_mode.is_some() || self.socket_group.is_some();
@@ -40,13 +40,13 @@ impl Api {
         }
     }
 
-    /// Who can connect to the Unix socket.
+    /// Returns who can connect to the Unix socket.
     pub(crate) fn access(&self) -> Access {
         let usual = if self.socket_group.is_some() { 0o660 } else { Access::OWNER.mode };
         Access { mode: self.socket_mode.unwrap_or(usual), group: self.socket_group }
     }
 
-    /// A new token for a TCP address, in its file; a Unix socket needs none.
+    /// Makes a token for a TCP address and writes it to its file. A Unix socket needs no token.
     pub(crate) fn token(&self, address: &Address) -> anyhow::Result<Option<(Token, TokenFile)>> {
         let Address::Tcp(tcp) = address else { return Ok(None) };
         let token = Token::new().context("make a token for the API")?;
@@ -57,7 +57,7 @@ impl Api {
     }
 }
 
-/// Permission bits in octal.
+/// Parses permission bits in octal.
 fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
@@ -65,7 +65,7 @@ fn mode(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A group by its number, or by its name in `/etc/group` (group(5)).
+/// Parses a group: a number, or a name in `/etc/group` (group(5)).
 fn group(text: &str) -> Result<u32, String> {
     if let Ok(number) = text.parse() {
         return Ok(number);

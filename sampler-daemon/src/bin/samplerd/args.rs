@@ -22,9 +22,9 @@ use sampler_daemon::rpc::listen;
 use sampler_daemon::store::{Criterion, Sampling};
 use std::path::PathBuf;
 
-/// Mean bytes between samples, unless they are given.
+/// Default interval: mean bytes between samples.
 const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
-/// The same with `--max-overhead`: the least, from which the interval rises as the budget wants.
+/// Default interval with `--max-overhead`. It is the smallest interval; the budget raises it.
 const BUDGET_INTERVAL_BYTES: u64 = 64 << 10;
 
 /// Profiles which code allocates the memory of running processes, and which of it is still held.
@@ -283,17 +283,18 @@ impl From<StrategyName> for Strategy {
 }
 
 impl Args {
-    /// Whether only files are probed that sample their allocations by themselves. An injected process is such a one: no allocation has two sources.
+    /// Whether only files are probed that sample their allocations by themselves. An injected
+    /// process samples by itself, so its malloc must not be probed too.
     pub(crate) fn probes_samplers_only(&self) -> bool {
         self.samplers_only || self.at_end().is_some()
     }
 
-    /// What becomes of injected samplers at the end; `None`: nothing is injected.
+    /// Returns what happens to injected samplers at the end; `None` if nothing is injected.
     pub(crate) fn at_end(&self) -> Option<AtEnd> {
         self.inject.or(self.max_overhead.map(|_| AtEnd::default()))
     }
 
-    /// The command line of this process; prints what is wrong with it and exits with 2.
+    /// Parses the command line of this process. Prints what is wrong with it and exits with 2.
     pub(crate) fn from_command_line() -> Args {
         let args = Args::parse();
         match args.manual.serve(Args::command()) {
@@ -325,7 +326,7 @@ impl Args {
         if let Err(error) = args.export.check() {
             Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
-        // Numbers that are right one by one and wrong together.
+        // Numbers that are valid one by one can be invalid together.
         if let Err(error) = args.sampling().check() {
             Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
@@ -336,7 +337,7 @@ impl Args {
         args
     }
 
-    /// Why it is not clear which processes are to be injected.
+    /// Returns why it is unclear which processes are to be injected; `None` if it is clear.
     fn unclear_injection(&self) -> Option<&'static str> {
         let injects = self.at_end().is_some();
         match () {
@@ -353,12 +354,12 @@ impl Args {
         }
     }
 
-    /// Whether processes are profiled that nobody has named.
+    /// Whether processes are profiled that the command line does not name.
     fn comes_and_goes(&self) -> bool {
         self.all || self.follow
     }
 
-    /// Processes that are not to be profiled.
+    /// Returns the processes that are not to be profiled.
     pub(crate) fn exclusions(&self, guardian: u32) -> Vec<Exclusion> {
         let mut all = Exclusion::daemon(guardian).to_vec();
         if !self.no_default_excludes {
@@ -369,13 +370,14 @@ impl Args {
         all
     }
 
-    /// Most samples in a second.
+    /// Returns the maximum numbers of samples in a second.
     pub(crate) fn limits(&self) -> Limits {
         let (daemon, of_each) = (self.max_samples_per_second, self.max_samples_per_process);
         let process = of_each.unwrap_or(f64::INFINITY);
-        // Who wants all samples of all processes wants them of these, too.
+        // A process with the library has its own limit. If the total is unlimited, so is that
+        // process.
         let library = match of_each {
-            // The budget says how many.
+            // The overhead budget limits the samples.
             None if self.max_overhead.is_some() => f64::INFINITY,
             None if daemon.is_finite() => PRELOADED_PER_SECOND as f64,
             _ => process,
@@ -383,7 +385,7 @@ impl Args {
         Limits { daemon, process, library }
     }
 
-    /// How allocations are to be sampled.
+    /// Returns how allocations are to be sampled.
     pub(crate) fn sampling(&self) -> Sampling {
         Sampling {
             strategy: self.strategy.into(),
@@ -397,7 +399,7 @@ impl Args {
     }
 }
 
-/// Samples in a second; infinite: as many as come.
+/// Parses samples in a second. Infinite means unlimited.
 fn samples_per_second(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(samples) if samples > 0.0 && samples <= 1e6 => Ok(samples),

@@ -1,4 +1,4 @@
-//! What the command line says of backends that profiles are pushed to.
+//! Command-line options for the backends that profiles are pushed to.
 
 use clap::Args as Group;
 use sampler_common::units::parse_duration;
@@ -8,7 +8,7 @@ use sampler_daemon::export::{MAX_EVERY, MIN_EVERY, Settings, header_file};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most backends: each has a queue of its own.
+/// Maximum number of backends. Each backend has a queue.
 const MAX_DESTINATIONS: usize = 8;
 
 /// Pushing profiles.
@@ -36,7 +36,7 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// What does not go together, in one line.
+    /// Checks that the options go together. The error is one line.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.export.len() > MAX_DESTINATIONS {
             let given = self.export.len();
@@ -51,10 +51,11 @@ impl Export {
         }
     }
 
-    /// What is to be pushed; `None`: nothing. `held`: it is known what is held.
+    /// Returns the settings of pushing; `None` if nothing is pushed. `held` says whether held
+    /// memory is known.
     ///
     /// # Errors
-    /// One line, if the headers cannot be read or others can.
+    /// One line, if the headers cannot be read, or if others can read them.
     pub(crate) fn settings(&self, held: bool) -> Result<Option<Settings>, String> {
         if self.export.is_empty() {
             return Ok(None);

@@ -1,5 +1,7 @@
-//! Refuses links that processes share on kernels where a return probe kills some: such a link is in every process that maps its file, in each new one
-//! from its first instruction on. Who is excluded, or none of those given, is probed as well.
+//! Refuses shared links on kernels on which a return probe can kill a process.
+//!
+//! A shared link is in every process that maps its file, and in new processes from their first
+//! instruction on. Excluded processes, and processes that were not given, are probed as well.
 
 use crate::args::Args;
 use crate::run::MAX_OWN_LINK_PROCESSES;
@@ -7,12 +9,12 @@ use sampler_daemon::bpf::filtered::returns_pass;
 use sampler_daemon::inspect::hazard::{self, SharedHazard};
 use sampler_daemon::pipeline::AttachMode;
 
-/// Whether what was asked for can harm nobody.
+/// Checks that the requested links cannot harm a process.
 ///
 /// # Errors
-/// One line with what was asked for, why not, and what can be done.
+/// One line with the requested option, the reason and the remedy.
 pub(crate) fn check(args: &Args, attach_mode: AttachMode) -> anyhow::Result<()> {
-    // Processes that sample by themselves are probed at entries only.
+    // In processes that sample by themselves, only entries are probed.
     if attach_mode == AttachMode::Pids || args.probes_samplers_only() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! What the command line says of HTTP, and the start of its server.
+//! Command-line options of HTTP, and the start of the HTTP server.
 
 use clap::Args as Group;
 use sampler_daemon::export::Exports;
@@ -28,43 +28,43 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Where it is to be served; `None`: nowhere.
+    /// Returns the address of the server; `None` if HTTP is not served.
     pub(crate) fn place(&self) -> Result<Option<HttpAddress>, String> {
         let place = |address| HttpAddress::new(address, self.http_host.clone(), self.http_open);
         self.http.map(place).transpose()
     }
 }
 
-/// A server that is bound, and does not answer yet.
+/// A server that is bound and does not answer yet.
 pub(crate) struct Bound {
     place: HttpAddress,
     listener: TcpListener,
 }
 
 impl Bound {
-    /// Binds it, where one is asked for.
+    /// Binds the server, if one is requested.
     pub(crate) async fn new(asked: &Http) -> Result<Option<Bound>, String> {
         let Some(place) = asked.place()? else { return Ok(None) };
         let listener = place.bind().await?;
         Ok(Some(Bound { place, listener }))
     }
 
-    /// Serves until the guard is dropped, and says where.
+    /// Prints the address, and serves until the guard is dropped.
     pub(crate) fn serve(self, profiler: Profiler, names: Names, exports: Exports) -> Serving {
         let mut stdout = io::stdout();
         if let Ok(address) = self.listener.local_addr() {
-            // Nobody may be reading.
+            // Nobody may be reading standard output.
             let _ = writeln!(stdout, "http http://{address}/").and_then(|()| stdout.flush());
         }
         Serving::of(serve::serve(self.listener, self.place, profiler, names, exports))
     }
 }
 
-/// A server; it ends with this.
+/// A running server. Dropping the guard ends the server.
 pub(crate) struct Serving(AbortHandle);
 
 impl Serving {
-    /// One that runs until its guard is dropped.
+    /// Runs `serving` until the guard is dropped.
     pub(crate) fn of(serving: impl Future<Output = ()> + Send + 'static) -> Serving {
         Serving(tokio::spawn(serving).abort_handle())
     }

@@ -1,4 +1,4 @@
-//! `--inject`: the in-process sampler goes into the running processes, and out again at the end.
+//! `--inject`: puts the in-process sampler into the running processes, and takes it out at the end.
 
 use crate::args::Args;
 use anyhow::{Result, anyhow};
@@ -15,18 +15,19 @@ pub(crate) enum AtEnd {
     Leave,
 }
 
-/// Processes with the sampler in them. Dropping it takes the sampler out.
+/// Processes with the sampler in them. Dropping this value takes the sampler out, unless it is to
+/// stay.
 pub(crate) struct Injected {
     injector: Injector,
     at_end: AtEnd,
 }
 
 impl Injected {
-    /// Puts the sampler into every one of the given processes. With processes that come by themselves, those that are refused are left
-    /// alone: they are listed as blind.
+    /// Puts the sampler into each of the given processes. With `--follow`, a refused process is left
+    /// alone, logged, and listed as blind.
     ///
     /// # Errors
-    /// One line, if a process is refused; nothing is left in the others.
+    /// One line, if a process is refused. Then the sampler is taken out of the other processes.
     pub(crate) fn put_in(args: &Args, at_end: AtEnd) -> Result<Injected> {
         let injector = Injector::find().map_err(|error| anyhow!("--inject: {error}"))?;
         let injected = Injected { injector, at_end };
@@ -40,7 +41,7 @@ impl Injected {
         Ok(injected)
     }
 
-    /// How processes are injected that come by themselves.
+    /// Returns how processes are injected that start later.
     pub(crate) fn for_those_to_come(&self, args: &Args) -> Injecting {
         Injecting {
             injector: self.injector.clone(),
@@ -58,7 +59,7 @@ impl Drop for Injected {
     }
 }
 
-/// What a refused process is answered.
+/// Makes the error for a refused process.
 fn refusal(pid: u32, why: &str) -> anyhow::Error {
     anyhow!(
         "--inject: pid {pid}: {why} (without --inject probes are used, and --windows 1% bounds their cost)"

@@ -16,7 +16,7 @@ use sampler_daemon::{debuginfod as fetcher, parser};
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// The daemon's own allocations never meet its probes on libc.
+/// With its own allocator, the daemon's allocations never hit the probes on libc.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Where nobody reads it, it is dropped.
+            // If nobody reads standard error, the message is dropped.
             let _ = writeln!(std::io::stderr(), "samplerd: {error:#}");
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! The command line about itself: completions and the manual page, instead of profiling.
+//! Shell completions and the manual page, instead of profiling.
 
 use anyhow::{Context as _, Result};
 use clap::{Args as Group, Command};
@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use sampler_daemon::manual;
 use std::path::PathBuf;
 
-/// What stands below the options.
+/// The text below the options.
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
   samplerd --pid $(pidof -s redis-server)  and then: sampler profile --kind live
@@ -38,7 +38,7 @@ pub(crate) struct Manual {
 }
 
 impl Manual {
-    /// Does what is asked for; whether something was.
+    /// Writes what is requested. Returns whether something was requested.
     pub(crate) fn serve(&self, command: Command) -> Result<bool> {
         if let Some(shell) = self.completions {
             let printed = manual::complete(command, shell, &mut std::io::stdout().lock());

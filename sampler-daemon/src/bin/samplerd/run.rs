@@ -1,4 +1,4 @@
-//! Starts everything, serves until a signal, and takes everything down.
+//! Starts everything, serves until a signal, and stops everything.
 
 use crate::args::{Args, Unwind};
 use crate::guard;
@@ -26,11 +26,12 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// How long open requests may hold up the end.
+/// Time that open requests may delay the end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
-/// How long the worker may be busy with one thing when samplerd is to end.
+/// Time that the worker may be busy with one task when samplerd ends.
 const MAX_BUSY_AT_END: Duration = Duration::from_secs(1);
-/// How long the worker may be busy with one thing: beyond that it hangs, and whoever started samplerd has to start another one.
+/// Time that the worker may be busy with one task. After this time the worker hangs, and samplerd
+/// ends with an error.
 const MAX_BUSY: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -43,12 +44,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .with_target(false)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // It would say on standard error, too, that this cannot be written, and end the daemon for it.
+        // tracing would report a failed write on standard error too. That second failure would end
+        // the daemon.
         .log_internal_errors(false)
         .init();
     preflight::check()?;
     raise_descriptor_limit();
-    // Before there is anything that it would have to do without: when it is dropped, last, everything is detached.
+    // The guardian starts first, so that it inherits nothing that samplerd makes later.
+    // It is dropped last, which detaches everything.
     let guardian = Guardian::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -60,22 +63,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     result
 }
 
-/// Probes of the perf rung and mapped files each hold a descriptor: as many as the hard limit allows.
+/// Raises the limit of descriptors to the hard limit. Each probe of the perf engine and each mapped
+/// file needs a descriptor.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // A lower limit means fewer files kept open, which is counted, not wrong numbers.
+    // With a lower limit fewer files stay open. That is counted and makes no number wrong.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// The first pid that is there more than once.
+/// Returns the first pid that is given more than once.
 fn repeated(pids: &[u32]) -> Option<u32> {
     pids.iter().enumerate().find(|(at, pid)| pids[..*at].contains(pid)).map(|(_, pid)| *pid)
 }
 
 async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
-    // Files and sockets are for samplerd's user, unless a mode is given.
+    // Files and sockets are for samplerd's user only, unless a mode is given.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    // Signals are caught before anything is attached, so that none leaves something behind.
+    // Signals are caught before anything is attached, so that no signal leaves a probe behind.
     let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
     let namespace = PidNamespace::of_daemon()?;
@@ -111,7 +115,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let http = Bound::new(&args.http).await.map_err(|error| anyhow!(error))?;
     let web = web::Bound::new(&args.web).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
-    // The file is removed when this ends.
+    // Dropping `_token_file` removes the file.
     let (token, _token_file) = args.api.token(&address)?.unzip();
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
     let program = Path::new("/proc/self/exe");
@@ -138,7 +142,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         () = &mut orphaned => return Ok(()),
     };
     let mut stdout = std::io::stdout();
-    // Nobody may be reading; that is no reason to stop profiling.
+    // Nobody may be reading standard output. That is no reason to stop profiling.
     let _ = writeln!(stdout, "ready {address}").and_then(|()| stdout.flush());
     let start = |settings| Exporter::start(settings, profiler.clone(), names.clone());
     let exporter = exported.map(start);
@@ -151,7 +155,8 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             () = &mut orphaned => {}
-            // A panic, or no guardian any more: nothing is profiled any more, and a server without answers helps nobody.
+            // The worker has panicked, or the guardian has ended. Nothing is profiled then, so
+            // samplerd ends.
             () = worker.ended() => {}
             () = profiler.heartbeat().stalled(MAX_BUSY) => hangs = true,
         }
@@ -170,11 +175,12 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     result.and(ended)
 }
 
-/// Ends the worker. One that hangs is left behind: the guardian detaches everything when samplerd has ended.
+/// Ends the worker. A worker that hangs is left behind: the guardian detaches everything when
+/// samplerd has ended.
 async fn end(profiler: Profiler, worker: WorkerThread) -> anyhow::Result<()> {
     let stopping = profiler.clone();
     let ended = tokio::task::spawn_blocking(move || {
-        // Where the queue is full, this waits for the worker.
+        // If the queue is full, `stop` waits for the worker.
         stopping.stop();
         worker.join()
     });
@@ -187,10 +193,11 @@ async fn end(profiler: Profiler, worker: WorkerThread) -> anyhow::Result<()> {
     }
 }
 
-/// Completes when whoever started this is gone: its end of the standard input closes with it.
+/// Completes when the process that started samplerd has ended: its end of standard input closes
+/// then.
 async fn orphaned(asked: bool) {
     let (sender, closed) = tokio::sync::oneshot::channel::<()>();
-    // A thread that nobody waits for: the end of this process is not held up by it.
+    // Nobody waits for this thread, so it does not delay the end of the process.
     let reader = std::thread::Builder::new().name("stdin".into());
     let started = asked
         && reader
@@ -199,28 +206,28 @@ async fn orphaned(asked: bool) {
                 drop(sender);
             })
             .is_ok();
-    // Nothing is ever sent.
+    // Nothing is ever sent. The channel closes when the thread drops the sender.
     let _ = closed.await;
     if !started {
         std::future::pending().await
     }
 }
 
-/// Processes that may have links of their own.
+/// Maximum number of processes with their own links.
 pub(crate) const MAX_OWN_LINK_PROCESSES: usize = 4;
 
 fn attach_mode(args: &Args) -> AttachMode {
     match args.pids.len() {
         _ if args.all => AttachMode::AllProcesses,
         _ if args.follow => AttachMode::Descendants,
-        // With windows each process has links of its own.
+        // In window mode each process has its own links.
         _ if args.windows.is_some() => AttachMode::Pids,
         0..=MAX_OWN_LINK_PROCESSES => AttachMode::Pids,
         _ => AttachMode::PidsSharedLinks,
     }
 }
 
-/// Process slots.
+/// Returns the number of process slots.
 fn slots(args: &Args) -> anyhow::Result<u32> {
     let given = u32::try_from(args.pids.len()).unwrap_or(u32::MAX);
     let bound = args.max_processes.unwrap_or(MAX_SLOTS);
@@ -233,7 +240,8 @@ fn slots(args: &Args) -> anyhow::Result<u32> {
     Ok(args.max_processes.unwrap_or(usual))
 }
 
-/// Where the kernel keeps what is read of tasks; forks cannot be followed without.
+/// Returns the offsets of the fields that are read of kernel tasks. Without them forks cannot be
+/// followed.
 fn tasks(attach_mode: AttachMode) -> anyhow::Result<Option<TaskOffsets>> {
     let tasks = TaskOffsets::of_kernel();
     if attach_mode != AttachMode::Descendants {
@@ -244,7 +252,7 @@ fn tasks(attach_mode: AttachMode) -> anyhow::Result<Option<TaskOffsets>> {
     )
 }
 
-/// The daemon's pid namespace, where it is not the initial one.
+/// Returns the daemon's pid namespace, unless it is the initial one.
 fn pid_namespace(
     namespace: PidNamespace,
     tasks: Option<TaskOffsets>,

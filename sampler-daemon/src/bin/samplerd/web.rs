@@ -1,4 +1,4 @@
-//! What the command line says of the web page, and the start of its server.
+//! Command-line options of the web page, and the start of its server.
 
 use crate::http::Serving;
 use clap::Args as Group;
@@ -20,32 +20,32 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Where it is to be served; `None`: nowhere.
+    /// Returns the address of the server; `None` if the page is not served.
     pub(crate) fn place(&self) -> Result<Option<WebPlace>, String> {
         self.web.map(WebPlace::new).transpose()
     }
 }
 
-/// A server that is bound, and does not answer yet.
+/// A server that is bound and does not answer yet.
 pub(crate) struct Bound {
     listener: TcpListener,
     token: Token,
 }
 
 impl Bound {
-    /// Binds it, where one is asked for.
+    /// Binds the server, if one is requested.
     pub(crate) async fn new(asked: &Web) -> Result<Option<Bound>, String> {
         let Some(place) = asked.place()? else { return Ok(None) };
         let token = Token::new().map_err(|error| format!("make a token for --web: {error}"))?;
         Ok(Some(Bound { listener: place.bind().await?, token }))
     }
 
-    /// Serves until the guard is dropped, and says where.
+    /// Prints the URL, and serves until the guard is dropped.
     pub(crate) fn serve(self, profiler: Profiler, names: Names) -> Serving {
         let mut stdout = io::stdout();
         if let Ok(address) = self.listener.local_addr() {
             let token = self.token.text();
-            // Nobody may be reading.
+            // Nobody may be reading standard output.
             let _ = writeln!(stdout, "web http://{address}/#token={token}")
                 .and_then(|()| stdout.flush());
         }
