@@ -22,8 +22,7 @@ impl BackOff {
     }
 
     /// Returns the next wait. If the backend asked for a wait, the next wait is at least that, up
-    /// to [`LONGEST_ASKED`].
-    /// `random` is from 0 to 1.
+    /// to [`LONGEST_ASKED`]. `random` is from 0 to 1.
     pub(super) fn next(&mut self, asked: Option<Duration>, random: f64) -> Duration {
         let usual = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);

@@ -135,8 +135,7 @@ impl Collector {
     }
 
     /// Returns the file that a frame lies in, as an index into `files`, and the frame's address in
-    /// the file.
-    /// Returns `None` if another host could not find the file or the address.
+    /// the file. Returns `None` if another host could not find the file or the address.
     async fn place(
         &mut self,
         module: &Arc<Module>,

@@ -106,8 +106,8 @@ fn sent(answer: &[u8]) -> Attempt {
     }))
 }
 
-/// Interprets a gRPC status. Returns the result, and the wait that the backend asked for.
-/// The OTLP specification, "Failures", lists the statuses that are worth another attempt.
+/// Interprets a gRPC status. Returns the result, and the wait that the backend asked for. The OTLP
+/// specification, "Failures", lists the statuses that are worth another attempt.
 fn by_status(status: &Status) -> (Attempt, Option<Duration>) {
     let asked = retry_delay(status.details());
     let code = status.code();

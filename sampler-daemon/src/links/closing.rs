@@ -6,8 +6,8 @@
 //! - Entries go before returns, so that no entry asks for a return that is not probed.
 //! - Both go before frees, so that the free of a sampled block is seen.
 //!
-//! All links are closed within a millisecond. If each link waited for the one before, a return
-//! probe that harms its process would stay several times as long.
+//! The closing of all links begins within a millisecond. If each link waited for the one before, a
+//! return probe that harms its process would stay several times as long.
 
 use crate::bpf::Link;
 use std::sync::Arc;

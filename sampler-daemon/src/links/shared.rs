@@ -40,8 +40,7 @@ pub struct SharedLinks {
 
 impl SharedLinks {
     /// Attaches to an allocator, unless the file has its links already. Every process that maps the
-    /// file pays for the trap from now on.
-    /// The eBPF program decides whose calls count.
+    /// file pays for the trap from now on. The eBPF program decides whose calls count.
     pub(super) fn attach(
         &mut self,
         kernel: &mut Kernel,

@@ -6,8 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 
 /// The directory in which distributions put debug files. The profiled file names the debug file and
-/// may be anybody's.
-/// Therefore no other directory is allowed.
+/// may be anybody's. Therefore no other directory is allowed.
 const DIRECTORY: &str = "/usr/lib/debug";
 
 /// Opens the regular file at a path below [`DIRECTORY`].

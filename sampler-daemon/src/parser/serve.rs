@@ -1,4 +1,4 @@
-//! The parser's own work.
+//! The main loop of the parser process.
 
 use super::wire::{Answer, Request, Wanted};
 use super::{confine, wire};

@@ -50,8 +50,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .init();
     preflight::check()?;
     raise_descriptor_limit();
-    // The guardian starts first, so that it inherits nothing that samplerd makes later.
-    // It is dropped last, which detaches everything.
+    // The guardian starts first, so that it inherits nothing that samplerd makes later. It is
+    // dropped last, which detaches everything.
     let guardian = Guardian::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -72,8 +72,8 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Raises the numbers to those of `amounts`; no number falls. Prices can fall, and failed calls
-    /// are subtracted.
-    /// The ends of the range stay in order, because the maximum of each end is taken.
+    /// are subtracted. The ends of the range stay in order, because the maximum of each end is
+    /// taken.
     fn rise(&mut self, amounts: &Amounts, tariff: Option<&Tariff>) {
         let now = tariff.map(|tariff| tariff.charge(&amounts.work).range(Confidence::DEFAULT));
         let most = |a: Range, b: Range| Range {
