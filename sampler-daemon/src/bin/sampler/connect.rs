@@ -1,4 +1,4 @@
-//! From an address to a client, and from a failure to a line that says what to do.
+//! Connects to samplerd, and turns failures into lines that say what to do.
 
 use anyhow::{Result, anyhow, bail};
 use hyper_util::rt::TokioIo;
@@ -21,12 +21,13 @@ use tonic::{Code, Request, Status};
 
 const DEFAULT: &str = "unix:/run/sampler/samplerd.sock";
 const VARIABLE: &str = "SAMPLER_CONNECT";
-/// Where the token of a samplerd is that listens on TCP.
+/// The variable that names the token file of a samplerd that listens on TCP.
 const TOKEN_VARIABLE: &str = "SAMPLER_TOKEN_FILE";
-/// A listener that accepts but never answers is given up after about twice this.
+/// Interval of keep-alive pings. A listener that never answers is given up after about two
+/// intervals.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where samplerd listens.
+/// The address on which samplerd listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     /// A Unix socket.
@@ -63,19 +64,19 @@ impl fmt::Display for Address {
     }
 }
 
-/// The address given, else the environment's, else the default one.
+/// Returns the given address, else that of the environment, else the default.
 pub(crate) fn address(given: Option<Address>) -> Result<Address> {
     if let Some(address) = given {
         return Ok(address);
     }
-    // Empty is as good as unset.
+    // An empty variable counts as unset.
     let given = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
     let text = given.unwrap_or_else(|| DEFAULT.into());
     let text = text.to_string_lossy();
     text.parse().map_err(|error| anyhow!("{VARIABLE} is {text:?}: {error}"))
 }
 
-/// A client whose every request has the token, where one is needed.
+/// A client that adds the token, if one is needed, to every request.
 pub(crate) type Client = SamplerClient<InterceptedService<Channel, Credentials>>;
 
 /// The token of a samplerd that listens on TCP.
@@ -92,12 +93,13 @@ impl Interceptor for Credentials {
 }
 
 impl Credentials {
-    /// Those for an address: a Unix socket needs none.
+    /// Returns the credentials for an address. A Unix socket needs none.
     fn of(address: &Address) -> Result<Credentials> {
         let Address::Tcp(place) = address else { return Ok(Credentials(None)) };
         let given = std::env::var_os(TOKEN_VARIABLE).filter(|path| !path.is_empty());
         let port = place.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_default();
-        // Behind a tunnel the port is another one: samplerd says what is missing.
+        // Through a tunnel the port differs from samplerd's. Then samplerd's answer says that the
+        // token is missing.
         let usual = TokenFile::usual(port);
         let path = match given {
             Some(path) => PathBuf::from(path),
@@ -112,18 +114,18 @@ impl Credentials {
     }
 }
 
-/// A client of the samplerd that listens at `address`.
+/// Connects to the samplerd that listens at `address`.
 pub(crate) async fn client(address: &Address) -> Result<Client> {
     let channel = match address {
         Address::Unix(path) => channel(UnixStream::connect(path).await, address).await,
         Address::Tcp(place) => channel(TcpStream::connect(place).await, address).await,
     }?;
-    // A profile of many stacks is as large as it is.
+    // The size of a message is not bounded, because a profile can have many stacks.
     let client = SamplerClient::with_interceptor(channel, Credentials::of(address)?);
     Ok(client.max_decoding_message_size(usize::MAX))
 }
 
-/// Connecting comes first, by ourselves: its error is the one that people can act on.
+/// Makes a channel of a connection. The caller connects itself, because its error says what to do.
 async fn channel<S>(connected: io::Result<S>, address: &Address) -> Result<Channel>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -134,7 +136,7 @@ where
         let stream = stream.take().map(TokioIo::new);
         async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
-    // The address is already behind us; HTTP only wants some name.
+    // The connection exists already. HTTP only needs some host name.
     let endpoint = Endpoint::from_static("http://samplerd")
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL)
@@ -165,7 +167,7 @@ fn broken(address: &Address, error: &dyn Error) -> anyhow::Error {
     anyhow!("connection to {address} broke: {innermost} (is it samplerd that listens there?)")
 }
 
-/// What a failed call says: the daemon's own words, unless it was the connection that failed.
+/// Makes the error of a failed call: the daemon's own message, unless the connection failed.
 pub(crate) fn failed(address: &Address, status: &Status) -> anyhow::Error {
     if let Some(source) = status.source() {
         return broken(address, source);
@@ -179,7 +181,7 @@ pub(crate) fn failed(address: &Address, status: &Status) -> anyhow::Error {
     }
 }
 
-/// As [`failed`], for a message that makes no sense.
+/// Returns `answer`. Its error is a message of samplerd that is invalid.
 pub(crate) fn check<T>(address: &Address, answer: Result<T, String>) -> Result<T> {
     match answer {
         Ok(answer) => Ok(answer),

@@ -1,4 +1,4 @@
-//! A profile in the format that was asked for.
+//! Encodes a profile in the requested format.
 
 use crate::connect::{self, Address};
 use crate::page;
@@ -11,7 +11,8 @@ use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::{self, GetProfileRequest};
 use std::io::Write as _;
 
-/// Appends `profile` to `into`; the text has what `limits` asked for, and colors where they are wanted.
+/// Appends `profile` to `into`. Text has as many rows as `limits` says, and colors if they are
+/// wanted.
 pub(crate) fn append(
     profile: &Profile,
     format: Format,
@@ -29,19 +30,20 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// What samplerd is asked for of a profile in a format.
+/// The rows that a format needs from samplerd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowLimits {
-    /// Stacks; `None`: all.
+    /// Maximum number of stacks; `None`: all.
     top: Option<u32>,
-    /// Functions, which samplerd sums over every stack.
+    /// Maximum number of functions. samplerd sums them over all stacks.
     functions: u32,
-    /// Stacks that a table shows.
+    /// Maximum number of stacks in a table.
     stacks: usize,
 }
 
 impl RowLimits {
-    /// `top` functions of a table, or its usual ones, and so many stacks if it has any; of another format `top` stacks.
+    /// Returns the limits of a format. `top` limits the functions and stacks of a table, and the
+    /// stacks of other formats. A table without `top` has the default numbers.
     pub(crate) fn of(format: Format, top: Option<u32>, has_stacks: bool) -> RowLimits {
         let or = |usual: usize| top.map_or(usual, |top| top as usize);
         match format {
@@ -53,22 +55,22 @@ impl RowLimits {
         }
     }
 
-    /// So many functions, and stacks.
+    /// Returns the limits of a table.
     pub(crate) fn table(functions: usize, stacks: usize) -> RowLimits {
-        // None at all would be all of them.
+        // samplerd reads 0 as "all", so at least one is requested.
         let one = |of: usize| u32::try_from(of.max(1)).unwrap_or(u32::MAX);
         RowLimits { top: Some(one(stacks)), functions: one(functions), stacks }
     }
 
-    /// A request for that, besides what `request` asks for.
+    /// Adds the limits to `request`.
     pub(crate) fn request(self, request: GetProfileRequest) -> GetProfileRequest {
         GetProfileRequest { top: self.top.unwrap_or(0), functions: self.functions, ..request }
     }
 
-    /// The answer, checked.
+    /// Checks the answer to such a request.
     ///
     /// # Errors
-    /// If samplerd sends what it should not, or is of before it summed functions.
+    /// If samplerd sends an invalid profile, or is too old to sum functions.
     pub(crate) fn answer(self, address: &Address, answer: v1::Profile) -> Result<Profile> {
         let profile = connect::check(address, from_wire(answer))?;
         if self.functions > 0 && profile.functions.is_none() {

@@ -1,4 +1,5 @@
-//! `sampler flamegraph`: an SVG of who allocates or holds how much, in bytes, objects or bytes × seconds.
+//! `sampler flamegraph`: an SVG of what stacks allocate or hold, in bytes, objects or bytes ×
+//! seconds.
 
 use crate::args::{FlamegraphVerb, MeasureName};
 use crate::connect::{self, Address};
@@ -21,10 +22,10 @@ pub(crate) async fn run(address: &Address, verb: FlamegraphVerb) -> Result<()> {
     written(file, &contents)
 }
 
-/// Where a picture goes; `None` is standard output.
+/// Returns the file for a picture; `None` is standard output.
 ///
 /// # Errors
-/// If that is a terminal, which shows none.
+/// If standard output is a terminal, which cannot show a picture.
 pub(crate) fn file(given: Option<&Path>) -> Result<Option<&Path>> {
     let file = given.filter(|path| path.as_os_str() != "-");
     if file.is_none() && page::is_terminal() {

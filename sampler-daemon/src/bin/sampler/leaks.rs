@@ -1,4 +1,4 @@
-//! `sampler leaks`: stacks that hold more and more.
+//! `sampler leaks`: stacks whose held bytes keep growing.
 
 use crate::args::LeaksVerb;
 use crate::connect::{self, Address};
@@ -8,7 +8,7 @@ use sampler_common::encode::leaks::{object, text};
 use sampler_daemon::rpc::convert::leaks_from_wire;
 use sampler_daemon::rpc::v1::GetLeaksRequest;
 
-/// Stacks in text, unless others are asked for.
+/// Default number of stacks in text.
 const DEFAULT_TOP: u32 = 10;
 
 pub(crate) async fn run(address: &Address, verb: LeaksVerb, json: bool) -> Result<()> {

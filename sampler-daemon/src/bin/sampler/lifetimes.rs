@@ -9,7 +9,7 @@ use sampler_common::encode::text::lifetimes::lifetimes;
 use sampler_daemon::rpc::convert::lifetimes_from_wire;
 use sampler_daemon::rpc::v1::GetLifetimesRequest;
 
-/// Stacks in text, unless others are asked for.
+/// Default number of stacks in text.
 const DEFAULT_TOP: u32 = 20;
 
 pub(crate) async fn run(address: &Address, verb: LifetimesVerb, json_asked: bool) -> Result<()> {

@@ -1,5 +1,5 @@
-//! `sampler`, the command line of samplerd. It knows the gRPC API and nothing else;
-//! only `plan`, which is arithmetic, and `diff` of saved profiles do without.
+//! `sampler`, the command line of samplerd. It uses only the gRPC API. Exceptions are `plan`, which
+//! is arithmetic, and `diff` of saved profiles.
 
 mod args;
 mod connect;
@@ -25,19 +25,19 @@ mod watch;
 use args::{Args, Verb};
 use std::process::ExitCode;
 
-/// Linked in, so that this program never meets the probes that it asks about.
+/// With its own allocator, this program never hits the probes that it asks about.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let args = Args::from_command_line();
-    // Before there is a second thread.
+    // This verb needs a process with one thread.
     if let Verb::Start(verb) = &args.verb {
         return run::starter::start(verb);
     }
     match ask(args) {
         Ok(code) => code,
-        // The reader has seen enough (`sampler … | head`).
+        // The reader has closed the pipe (`sampler … | head`).
         Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&format!("{error:#}"));
@@ -49,7 +49,8 @@ fn main() -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn ask(args: Args) -> anyhow::Result<ExitCode> {
     let json = args.json;
-    // Arithmetic and saved profiles ask no samplerd, so that a wrong address is none of their business.
+    // The address is parsed only for verbs that ask samplerd. Other verbs work with an invalid
+    // address too.
     let address = || connect::address(args.connect.clone());
     match args.verb {
         Verb::Status => status::run(&address()?, json).await,
@@ -66,7 +67,7 @@ async fn ask(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Completions(verb) => manual::completions(&verb),
         Verb::Man(verb) => manual::pages(&verb),
         Verb::Run(verb) => return run::run(*verb, json).await,
-        // Done by `main`.
+        // `main` has handled this verb.
         Verb::Start(_) => Ok(()),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,5 @@
-//! `sampler completions` and `sampler man`: the command line about itself. No samplerd is asked.
+//! `sampler completions` and `sampler man`: descriptions of the command line itself. No samplerd is
+//! asked.
 
 use crate::args::{Args, CompletionsVerb, ManVerb};
 use crate::output;

@@ -1,11 +1,12 @@
-//! Where results go: standard output, or a file that is written whole or not at all.
+//! Output: to standard output, or to a file that is written whole or not at all.
 
 use anyhow::{Result, anyhow};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Standard output is a pipe that nobody reads any more. No failure: the reader has seen enough.
+/// Standard output is a pipe whose reader has closed it. This is not a failure: the reader needs no
+/// more.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -17,7 +18,7 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// Writes to standard output, at once.
+/// Writes to standard output and flushes it.
 pub(crate) fn print(contents: &[u8]) -> Result<()> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(contents).and_then(|()| stdout.flush());
@@ -27,17 +28,19 @@ pub(crate) fn print(contents: &[u8]) -> Result<()> {
     })
 }
 
-/// Says on standard error why something failed, in one line.
+/// Writes to standard error why something failed, in one line.
 pub(crate) fn complain(why: &str) {
     say(&format!("sampler: {}\n", one_line(why)));
 }
 
-/// Writes to standard error. Where nobody reads it, it is dropped, and nothing else changes by that: not the exit code either.
+/// Writes to standard error. If nobody reads it, the text is dropped, and the exit code does not
+/// change.
 pub(crate) fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Whether a file can come to be at `path`, as far as that can be known before there is one: where a program is to run first, whose profile nobody could write.
+/// Checks whether a file can be created at `path`, as far as that can be known in advance. `sampler
+/// run` calls this function before the program runs.
 pub(crate) fn check_file(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let checked = match fs::metadata(path) {
@@ -51,8 +54,9 @@ pub(crate) fn check_file(path: &Path) -> Result<()> {
     checked.map_err(|error| anyhow!("write {}: {}", path.display(), reason(&error)))
 }
 
-/// Writes `contents` to `path`: an existing file is replaced whole by renaming, and a failure leaves it as it
-/// was and nothing else behind. Devices and pipes (`/dev/null`) are written to, never replaced.
+/// Writes `contents` to `path`. An existing file is replaced whole, by renaming. A failure leaves
+/// the existing file unchanged and no other file. Devices and pipes (`/dev/null`) are written to,
+/// never replaced.
 pub(crate) fn write_file(path: &Path, contents: &[u8]) -> Result<()> {
     let written = match fs::metadata(path) {
         Ok(existing) if existing.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
@@ -65,7 +69,7 @@ pub(crate) fn write_file(path: &Path, contents: &[u8]) -> Result<()> {
 }
 
 fn replace(path: &Path, contents: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
-    // The file behind a symbolic link is replaced, not the link.
+    // The file that a symbolic link points to is replaced, not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let (mut file, temporary) = temporary_file(&path)?;
     let written = file
@@ -80,7 +84,7 @@ fn replace(path: &Path, contents: &[u8], permissions: Option<fs::Permissions>) -
     written
 }
 
-/// A new file in the directory of `path`: only there can it be renamed to `path`.
+/// Creates a new file in the directory of `path`. Renaming works only within one file system.
 fn temporary_file(path: &Path) -> io::Result<(File, PathBuf)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let mut attempt = 0;
@@ -88,7 +92,7 @@ fn temporary_file(path: &Path) -> io::Result<(File, PathBuf)> {
         let temporary = path.with_file_name(format!(".{name}.{}.{attempt}", std::process::id()));
         match OpenOptions::new().write(true).create_new(true).open(&temporary) {
             Ok(file) => return Ok((file, temporary)),
-            // Left by a process of the same pid that was killed.
+            // A killed process with the same pid has left the file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 16 => {
                 attempt += 1
             }
@@ -97,7 +101,7 @@ fn temporary_file(path: &Path) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// What an I/O error says to people: in lower case, without the number.
+/// Returns an I/O error's message in lower case, without its number.
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
@@ -105,7 +109,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
     rest.next().map(|first| first.to_lowercase().chain(rest).collect()).unwrap_or_default()
 }
 
-/// A message on one line, whatever it quotes.
+/// Returns a message as one line without control characters.
 pub(crate) fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_control())
         .filter(|part| !part.is_empty())

@@ -1,5 +1,5 @@
-//! `sampler plan`: what an interval will give, and what N samples are worth. Asks no samplerd, but for
-//! `--compare --pid`.
+//! `sampler plan`: what an interval will give, and what N samples are worth. Only `--compare --pid`
+//! asks samplerd.
 
 mod compare;
 
@@ -13,22 +13,23 @@ use sampler_common::estimate::{Confidence, DomainError, Edges, Estimate, Plan, f
 use sampler_common::units::{exact_bytes, grouped, human_bytes, human_count};
 use serde_json::{Value, json};
 
-/// Probabilities for which it is said how many bytes are seen with them.
+/// Probabilities for which the smallest number of bytes is printed that a sample hits with that
+/// probability.
 const COVERAGE: [f64; 4] = [0.5, 0.8, 0.95, 0.99];
 
-/// Columns of the labels.
+/// Width of the labels.
 const LABEL: usize = 10;
 
-/// Everything that is printed.
+/// All printed figures.
 pub(crate) struct Figures {
     plan: Plan,
-    /// Probability, and the fewest bytes that are seen with it.
+    /// A probability, and the smallest number of bytes that are seen with it.
     coverage: [(f64, u64); COVERAGE.len()],
     failed_trials: Option<Estimate>,
 }
 
 impl Figures {
-    /// The figures of a command line, or what is wrong with its numbers.
+    /// Computes the figures of a command line. The error says which number is invalid.
     pub(crate) fn of(verb: &PlanVerb) -> Result<Figures, DomainError> {
         let (interval, bytes) = verb.numbers();
         let plan = Plan::new(interval, bytes, verb.size.unwrap_or(1))?;
@@ -62,7 +63,7 @@ pub(crate) async fn run(given: Option<Address>, verb: &PlanVerb, json: bool) -> 
     output::print(contents.as_bytes())
 }
 
-/// The json form; its keys are stable.
+/// The JSON form; its keys are stable.
 fn object(verb: &PlanVerb, Figures { plan, coverage, failed_trials }: &Figures) -> Value {
     let coverage: Vec<Value> = coverage
         .iter()
@@ -135,7 +136,7 @@ fn text(verb: &PlanVerb, figures: &Figures, width: usize) -> String {
     out
 }
 
-/// What so many samples stand for.
+/// The total that the given number of samples stands for.
 fn trials(verb: &PlanVerb, of: &Estimate, width: usize) -> String {
     let samples = if of.samples == 1 { "sample" } else { "samples" };
     let tail = grouped(verb.tail_bytes.unwrap_or(0));
@@ -149,7 +150,7 @@ fn trials(verb: &PlanVerb, of: &Estimate, width: usize) -> String {
         + &paragraph("", &format!("{tail} of them tail bytes"), LABEL, width)
 }
 
-/// Three digits that matter, also below 1.
+/// Formats a number with three significant digits, also below 1.
 fn number(value: f64) -> String {
     match value {
         999.5..1e6 => grouped(value.round() as u64),
@@ -158,10 +159,10 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A share in percent with three digits that matter.
+/// Formats a share in percent with three significant digits.
 fn percent(share: f64) -> String {
     match share * 100.0 {
-        // As many nines as it has, so that it does not look certain.
+        // A share just below 100 % keeps its nines, so that it does not look certain.
         p if p < 100.0 && p > 99.9 => {
             let places = (-(1.0 - share).log10()).floor() as usize;
             if places > 14 { "100%".to_owned() } else { format!("{p:.places$}%") }
@@ -172,7 +173,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Up to three digits that matter, without zeros behind them.
+/// Formats a number with up to three significant digits, without trailing zeros.
 fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

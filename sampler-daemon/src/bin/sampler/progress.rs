@@ -1,5 +1,6 @@
-//! Something to look at while samplerd is at work: a line on standard error, where that is a terminal, and only when it takes
-//! longer than one notices. How far samplerd is nobody knows here, so that the line has the time and no bar.
+//! Progress while samplerd works: a line on a standard error that is a terminal, shown only for
+//! slow answers. The line shows the elapsed time and no bar, because samplerd does not report its
+//! progress.
 
 use crate::page;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -7,15 +8,15 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-/// Answers that come sooner need no line.
+/// Answers that come within this time get no line.
 const UNNOTICED: Duration = Duration::from_millis(300);
 const FRAME: Duration = Duration::from_millis(100);
 const LINE: &str = "{spinner} {msg}, {elapsed_precise}";
 
-/// What is waited for where a profile is.
+/// The text of the line while samplerd makes a profile.
 pub(crate) const PROFILE: &str = "samplerd makes the profile (the first one reads symbols)";
 
-/// Waits for `answer`; the line says `what` is waited for, and is gone with the answer.
+/// Waits for `answer`. The line shows `what` is waited for, and is erased with the answer.
 pub(crate) async fn waiting<T>(what: &'static str, answer: impl Future<Output = T>) -> T {
     if !page::can_redraw(&std::io::stderr()) {
         return answer.await;
@@ -31,7 +32,7 @@ pub(crate) async fn waiting<T>(what: &'static str, answer: impl Future<Output = 
     answer
 }
 
-/// A line that is erased when this is dropped.
+/// A line that is erased when this value is dropped.
 struct Line(ProgressBar);
 
 impl Line {

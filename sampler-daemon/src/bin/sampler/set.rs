@@ -33,7 +33,7 @@ pub(crate) async fn run(address: &Address, verb: SetVerb, json: bool) -> Result<
     output::print(text.as_bytes())
 }
 
-/// How a process is sampled, in words; the usual strategy is not named.
+/// Describes in words how a process is sampled. The default strategy is not named.
 pub(crate) fn sentence(of: &ProcessInterval) -> String {
     if of.preloaded {
         let interval = exact_bytes(of.interval_bytes);

@@ -1,4 +1,4 @@
-//! Where the samples of processes come from, in words and in json.
+//! The sources of processes' samples, in words and in JSON.
 
 use crate::connect::{self, Address};
 use anyhow::Result;
@@ -9,10 +9,12 @@ use sampler_daemon::rpc::v1::{ProcessGroup, ProcessInterval};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Processes named for the same sources; more are counted.
+/// Maximum number of processes that are named for one set of sources. A larger number of processes
+/// is only counted.
 const MAX_NAMED_PROCESSES: usize = 8;
 
-/// The sources of a process as json has them. One that this program does not know is named by its number.
+/// The sources of a process in JSON. A source that this program does not know is shown by its
+/// number.
 pub(crate) fn names(of: &ProcessInterval) -> Vec<String> {
     let name = |number: &i32| match from_wire(&[*number]) {
         Ok(known) => known.iter().map(SampleSource::name).collect(),
@@ -21,13 +23,14 @@ pub(crate) fn names(of: &ProcessInterval) -> Vec<String> {
     of.sources.iter().map(name).collect()
 }
 
-/// Those of a group of processes as json has them.
+/// The sources of a group of processes in JSON.
 pub(crate) fn groups(address: &Address, of: &ProcessGroup) -> Result<Value> {
     let groups = connect::check(address, groups_from_wire(&of.sources))?;
     Ok(json!(json::sources(&groups)))
 }
 
-/// Processes by their sources, in words: `uprobes: 1 2; uprobes and preloaded: java 77`. Each comes with what it is called.
+/// Lists processes by their sources, in words: `uprobes: 1 2; uprobes and preloaded: java 77`. Each
+/// process comes with its name.
 pub(crate) fn text<'a>(
     address: &Address,
     processes: impl Iterator<Item = (&'a ProcessInterval, String)>,

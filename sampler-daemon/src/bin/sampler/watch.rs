@@ -11,7 +11,7 @@ use sampler_common::profile::Profile;
 use sampler_common::units::utc;
 use sampler_daemon::rpc::v1::WatchProfileRequest;
 
-/// Lines that are not functions: totals, headings, a note or two.
+/// Lines that are no functions: totals, headings, a note or two.
 const OTHER_LINES: usize = 12;
 
 pub(crate) async fn run(address: &Address, verb: WatchVerb, json: bool) -> Result<()> {
@@ -51,7 +51,7 @@ fn encoded(format: &dyn Encode, profile: &Profile) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// Functions only: stacks would scroll them away.
+/// The layout: functions only, because stacks would scroll them out of view.
 fn table(verb: &WatchVerb) -> Text {
     let fitting = page::height().map(|lines| lines.saturating_sub(OTHER_LINES).max(5));
     let fitting = fitting.filter(|_| page::is_terminal()).unwrap_or(Text::DEFAULT_ROWS);
@@ -59,7 +59,7 @@ fn table(verb: &WatchVerb) -> Text {
     Text { width: page::width(), color: page::color(), rows, stacks: 0 }
 }
 
-/// Over what was drawn before, line by line: clearing first would flicker.
+/// Draws over the previous text line by line, because clearing the screen first would flicker.
 fn drawn(text: &str, first: bool) -> String {
     let lines = page::height().map_or(usize::MAX, |lines| lines.saturating_sub(1));
     let mut out = String::from(if first { "\x1b[H\x1b[2J" } else { "\x1b[H" });

@@ -1,4 +1,4 @@
-//! Which profile is asked for: processes, time, ages and sizes.
+//! Options that say which profile is requested: processes, time, ages and sizes.
 
 use super::{KindName, Select, confidence, unix_ns};
 use clap::Args as Group;
@@ -55,7 +55,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// What is right one by one and wrong together, in one line.
+    /// Checks that the options go together. The error is one line.
     pub(super) fn check(&self) -> Result<(), String> {
         let kind = Kind::from(self.kind).name();
         let times = self.last.is_some() || self.since.is_some() || self.until.is_some();
@@ -88,7 +88,8 @@ impl Filter {
         Ok(())
     }
 
-    /// Whether a kind, an estimator, a time, an age or a size is asked for.
+    /// Whether an option other than those for processes narrows the profile: kind, estimator, time,
+    /// age or size.
     pub(super) fn is_narrowed(&self) -> bool {
         let times = self.last.is_some() || self.since.is_some() || self.until.is_some();
         let ages = self.min_age.is_some() || self.max_age.is_some();
@@ -97,12 +98,12 @@ impl Filter {
         kind || self.estimator.is_some() || times || ages || sizes
     }
 
-    /// The request, for all stacks or the top ones.
+    /// Makes the request, for the `top` largest stacks or for all.
     pub(crate) fn request(&self, top: Option<u32>) -> v1::GetProfileRequest {
         let kind = kind_to_wire(self.kind.into());
         let nanoseconds = |of: Option<Duration>| of.map_or(0, |of| of.as_nanos() as u64);
         let now = unix_ns();
-        // 0 is no time: what is before it is a nanosecond later.
+        // 0 means no bound in the protocol. A bound at or before 0 becomes one nanosecond.
         let time = |of: Option<Time>| of.map_or(0, |of| of.unix_ns(now).max(1));
         v1::GetProfileRequest {
             kind: kind.into(),

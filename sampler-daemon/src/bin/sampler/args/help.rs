@@ -1,4 +1,5 @@
-//! What stands below the options in the help, and in the manual: examples to begin with, and what the exit status means.
+//! The text below the options, in the help and in the manual: examples and the meaning of the exit
+//! status.
 
 pub(crate) const SAMPLER: &str = "\
 Examples:
@@ -84,7 +85,7 @@ pub(crate) const LIFETIMES: &str = "\
 Examples:
   sampler lifetimes --pid 4121 --top 10";
 
-/// What is made of the options has all settings in one pair of brackets, and is longer than a line.
+/// clap's own usage line has all settings in one pair of brackets, and is longer than a line.
 pub(crate) const SET_USAGE: &str = "sampler set <A SETTING, OR SEVERAL> [OPTIONS]";
 
 pub(crate) const SET: &str = "\

@@ -95,7 +95,7 @@ pub(crate) enum Verb {
     Start(StartVerb),
 }
 
-/// A number that nothing asks for is another of several processes: `--pid $(pidof nginx)`.
+/// Explains a stray number: it is one of several pids, as in `--pid $(pidof nginx)`.
 fn explained(error: clap::Error) -> clap::Error {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(argument))
@@ -111,7 +111,7 @@ fn explained(error: clap::Error) -> clap::Error {
 }
 
 impl Args {
-    /// The command line of this process; prints what is wrong with it and exits with 2.
+    /// Parses the command line of this process. Prints what is wrong with it and exits with 2.
     pub(crate) fn from_command_line() -> Args {
         let args = Args::try_parse().unwrap_or_else(|error| explained(error).exit());
         if let Verb::Profile(verb) = &args.verb
@@ -158,7 +158,7 @@ impl Args {
             let message = "--pid is about --compare (add it, or leave out --pid)";
             Args::command().error(ErrorKind::MissingRequiredArgument, message).exit();
         }
-        // Numbers that are right one by one and wrong together.
+        // Numbers that are valid one by one can be invalid together.
         if let Verb::Plan(verb) = &args.verb
             && !verb.compare
             && let Err(error) = Figures::of(verb)
@@ -169,7 +169,7 @@ impl Args {
     }
 }
 
-/// Now, nanoseconds since the Unix epoch.
+/// Returns the current time in nanoseconds since the Unix epoch.
 pub(crate) fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
 }
@@ -186,7 +186,7 @@ pub(crate) fn samples_per_second(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A size that may be 0.
+/// Parses a size that may be 0.
 fn bytes_or_none(text: &str) -> Result<u64, UnitError> {
     if text.trim() == "0" { Ok(0) } else { parse_bytes(text) }
 }

@@ -1,4 +1,4 @@
-//! What `sampler ps` takes.
+//! Options of `sampler ps`.
 
 use super::Select;
 use clap::{Args as Group, ValueEnum};
@@ -34,7 +34,7 @@ pub(crate) enum By {
 }
 
 impl By {
-    /// The name in the protocol.
+    /// Returns the name in the protocol.
     pub(crate) fn name(self) -> &'static str {
         match self {
             By::Pid => "pid",
@@ -45,7 +45,7 @@ impl By {
         }
     }
 
-    /// What those are called that have no name in it.
+    /// Returns the name of processes that have none in this grouping.
     pub(crate) fn nameless(self) -> &'static str {
         match self {
             By::Container => "(none known)",

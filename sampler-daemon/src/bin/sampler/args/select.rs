@@ -1,4 +1,4 @@
-//! Which processes are asked for.
+//! Options that choose processes.
 
 use clap::Args as Group;
 use clap::builder::NonEmptyStringValueParser;
@@ -25,13 +25,13 @@ pub(crate) struct Select {
 }
 
 impl Select {
-    /// What is asked for besides pids.
+    /// Returns the selector without pids; `None` if it chooses nothing else.
     pub(crate) fn without_pids(&self) -> Option<ProcessSelector> {
         let selector = ProcessSelector { pids: vec![], ..self.selector() };
         (selector != ProcessSelector::default()).then_some(selector)
     }
 
-    /// Everything that is asked for.
+    /// Returns the whole selector.
     pub(crate) fn selector(&self) -> ProcessSelector {
         ProcessSelector {
             pids: self.pids.clone(),

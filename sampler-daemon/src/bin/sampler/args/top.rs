@@ -1,4 +1,4 @@
-//! What `sampler top` takes.
+//! Options of `sampler top`.
 
 use super::{Select, period};
 use clap::{Args as Group, ValueEnum};

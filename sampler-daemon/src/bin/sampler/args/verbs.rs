@@ -1,4 +1,4 @@
-//! What each verb takes.
+//! Options of the verbs.
 
 use super::{Filter, SampledKind, Select, bytes_or_none, confidence, period, samples_per_second};
 use crate::diff::Source;
@@ -200,7 +200,7 @@ pub(crate) struct ManVerb {
 }
 
 impl FlamegraphVerb {
-    /// What is right one by one and wrong together, in one line.
+    /// Checks that the options go together. The error is one line.
     pub(super) fn check(&self, json: bool) -> Result<(), String> {
         if json {
             return Err("a flame graph is a picture (for json: sampler profile --json)".into());
@@ -216,7 +216,7 @@ impl FlamegraphVerb {
 }
 
 impl PlanVerb {
-    /// Interval and bytes; without `--compare` both were given.
+    /// Returns interval and bytes. Without `--compare` both are given.
     pub(crate) fn numbers(&self) -> (u64, u64) {
         (self.interval.unwrap_or(0), self.bytes.unwrap_or(0))
     }
@@ -249,7 +249,7 @@ pub(crate) fn format_parser() -> impl TypedValueParser<Value = Format> {
 }
 
 impl ProfileVerb {
-    /// The format asked for; `--json` is short for `--format json`.
+    /// Returns the requested format. `--json` is short for `--format json`.
     pub(crate) fn format(&self, json: bool) -> Format {
         match self.format {
             None if json => Format::Json,

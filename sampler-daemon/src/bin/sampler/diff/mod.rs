@@ -1,4 +1,4 @@
-//! `sampler diff`: what changed between two profiles, and what of it is more than chance.
+//! `sampler diff`: the changes between two profiles, and which of them are more than chance.
 
 mod source;
 
@@ -15,7 +15,7 @@ use sampler_common::profile::{Kind, Profile};
 use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::{self, ProcessSelector};
 
-/// Stacks shown where nobody says how many.
+/// Default number of stacks.
 const DEFAULT_ROWS: usize = 10;
 
 pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) -> Result<()> {
@@ -30,10 +30,10 @@ pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) ->
     let saved = sources.map(Source::saved);
     let [saved_a, saved_b] = saved;
     let (saved_a, saved_b) = (saved_a.transpose()?, saved_b.transpose()?);
-    // Of a saved profile the other follows suit.
+    // If one side is a saved profile, the other side gets its kind.
     let of_saved = saved_a.as_ref().or(saved_b.as_ref()).map(|profile| profile.kind);
     let kind = verb.kind.map(Kind::from).or(of_saved).unwrap_or(Kind::Alloc);
-    // One now for both, so that windows that meet do meet.
+    // Both requests use the same time as now, so that adjacent windows have a common border.
     let now = unix_ns();
     let requests = sources.map(|source| source.request(kind, verb.confidence, now));
     let mut daemon = Daemon { connect, client: None };
@@ -70,7 +70,7 @@ pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) ->
     flamegraph::written(file, &contents)
 }
 
-/// Both sides, of the chosen processes only.
+/// Narrows both sides to the chosen processes.
 fn narrowed(a: Source, b: Source, to: &ProcessSelector) -> Result<[Source; 2]> {
     let mut sources = [a, b];
     if *to == ProcessSelector::default() {
@@ -80,7 +80,7 @@ fn narrowed(a: Source, b: Source, to: &ProcessSelector) -> Result<[Source; 2]> {
     for source in &mut sources {
         asked |= source.narrow(to)?;
     }
-    // What is in a file is not known by process.
+    // A saved profile cannot be narrowed: it is not split by process.
     ensure!(
         asked,
         "both profiles were saved, of the processes that were chosen then (leave out --pid, --comm, --exe and --cgroup)"
@@ -88,14 +88,14 @@ fn narrowed(a: Source, b: Source, to: &ProcessSelector) -> Result<[Source; 2]> {
     Ok(sources)
 }
 
-/// samplerd, connected to when it is first asked: two files need none.
+/// A connection to samplerd, made at the first request. A comparison of two files needs none.
 struct Daemon {
     connect: Option<Address>,
     client: Option<(Address, Client)>,
 }
 
 impl Daemon {
-    /// A profile of samplerd.
+    /// Asks samplerd for a profile.
     async fn profile(&mut self, request: v1::GetProfileRequest) -> Result<Profile> {
         let (address, client) = self.client().await?;
         let answer = client.get_profile(request).await;
@@ -103,7 +103,8 @@ impl Daemon {
         connect::check(address, from_wire(answer))
     }
 
-    /// Asks again for a window that was asked for apart from the other and meets it.
+    /// Asks for the earlier window again if the requested windows do not overlap, but their time
+    /// slots do.
     async fn part(
         &mut self,
         profiles: &mut [Profile],

@@ -1,4 +1,4 @@
-//! Where one side of a comparison comes from, as it is written on the command line.
+//! The two sides of a comparison, as they are written on the command line.
 
 use crate::args::unix_ns;
 use crate::output;
@@ -16,18 +16,18 @@ use std::str::FromStr;
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A saved json profile.
+    /// A profile saved in JSON.
     File(PathBuf),
-    /// What samplerd knows: of some processes or all, since attach or of a window.
+    /// A profile of samplerd: of some processes or of all, since the attach or of a window.
     Daemon {
         /// The processes.
         which: ProcessSelector,
-        /// From when to when, if not since attach.
+        /// The window; `None`: since the attach.
         window: Option<Window>,
     },
 }
 
-/// A span of time; without an end it reaches until now.
+/// A span of time. A window without an end reaches until now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     start: Time,
@@ -54,7 +54,8 @@ fn all() -> ProcessSelector {
     ProcessSelector::default()
 }
 
-/// What stands behind the kind and its colon: `4121`, `4121@5m`, `cc1*@10m..5m`. Groups may have an `@` of their own.
+/// Parses the text after a kind and its colon: `4121`, `4121@5m`, `cc1*@10m..5m`. A control group
+/// may contain an `@` of its own.
 fn of_processes(kind: &str, text: &str) -> Result<Source, String> {
     let (value, window) = match text.rsplit_once('@') {
         None => (text, None),
@@ -80,7 +81,7 @@ fn of_processes(kind: &str, text: &str) -> Result<Source, String> {
     Ok(Source::Daemon { which, window })
 }
 
-/// `pid 4121`, `comm cc1*`, in the order of the options.
+/// Formats processes, `pid 4121`, `comm cc1*`, in the order of the options.
 fn processes(which: &ProcessSelector) -> String {
     let ProcessSelector { pids, comms, exes, cgroups } = which;
     let pids = pids.iter().map(|pid| format!("pid {pid}"));
@@ -90,8 +91,8 @@ fn processes(which: &ProcessSelector) -> String {
     if each.is_empty() { "all processes".to_owned() } else { each.join(" ") }
 }
 
-/// `5m`, the last five minutes; `10m..5m`, from ten minutes ago to five; `10m..`; times as in RFC 3339. `None` for what is no
-/// time at all, and may be a file.
+/// Parses a window: `5m`, the last five minutes; `10m..5m`, from ten minutes ago to five; `10m..`.
+/// Times may be as in RFC 3339. Returns `None` for a text that is no time and may be a file.
 fn window(text: &str) -> Result<Option<Window>, String> {
     let Some((start, end)) = text.split_once("..").filter(|(start, _)| !start.is_empty()) else {
         let start = parse_time(text).ok();
@@ -127,7 +128,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// `5 m 00 s ago`, or the time.
+/// Formats a time: `5 m 00 s ago`, or the date and time.
 fn shown(time: Time) -> String {
     match time {
         Time::Ago(ago) => format!("{} ago", human_duration(ago)),
@@ -143,10 +144,11 @@ fn since(time: Time) -> String {
 }
 
 impl Source {
-    /// The same of these processes only, if samplerd is asked and it names none itself.
+    /// Narrows the source to the processes `to`. Returns whether the source is a profile of
+    /// samplerd; only such a source is narrowed.
     ///
     /// # Errors
-    /// If it names some; whether samplerd is asked is the other answer.
+    /// If the source names processes itself.
     pub(super) fn narrow(&mut self, to: &ProcessSelector) -> Result<bool> {
         let Source::Daemon { which, .. } = self else { return Ok(false) };
         if *which != all() {
@@ -159,7 +161,7 @@ impl Source {
         Ok(true)
     }
 
-    /// The profile that was saved in the file, if it is one.
+    /// Reads the saved profile; `None` if the source is not a file.
     pub(super) fn saved(&self) -> Option<Result<Profile>> {
         let Source::File(path) = self else { return None };
         let contents = std::fs::read_to_string(path).map_err(|error| match error.kind() {
@@ -175,7 +177,7 @@ impl Source {
         Some(profile.with_context(|| format!("read {}", path.display())))
     }
 
-    /// What to ask samplerd, where it is `now`; `None` where the profile was saved.
+    /// Returns the request to samplerd; `None` for a saved profile.
     pub(super) fn request(
         &self,
         kind: Kind,
@@ -183,7 +185,7 @@ impl Source {
         now_unix_ns: u64,
     ) -> Option<v1::GetProfileRequest> {
         let Source::Daemon { which, window } = self else { return None };
-        // 0 means from attach, until now.
+        // 0 means since the attach, or until now.
         let time = |of: Option<Time>| of.map_or(0, |of| of.unix_ns(now_unix_ns).max(1));
         Some(v1::GetProfileRequest {
             kind: kind_to_wire(kind).into(),
@@ -191,7 +193,8 @@ impl Source {
             confidence: confidence.level(),
             since_unix_ns: time(window.map(|of| of.start)),
             until_unix_ns: time(window.and_then(|of| of.end)),
-            // All stacks: one that is missing would look like one that is gone.
+            // All stacks are requested: a stack that is left out would look like a stack that is
+            // gone.
             ..v1::GetProfileRequest::default()
         })
     }

@@ -1,4 +1,5 @@
-//! `sampler plan --compare`: how far each strategy's variance is from the least there is, at the same number of samples.
+//! `sampler plan --compare`: the variance of each strategy, relative to the least possible variance
+//! at the same number of samples.
 
 use super::{LABEL, digits, number, percent};
 use crate::args::PlanVerb;
@@ -15,20 +16,21 @@ use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::{GetProfileRequest, Kind, ListProcessesRequest};
 use serde_json::{Value, json};
 
-/// The interval where neither a process nor the command line says one.
+/// The interval if neither a process nor the command line gives one.
 const DEFAULT_INTERVAL: u64 = 512 << 10;
 
-/// Sizes of the built-in mixes, bytes.
+/// Sizes of the built-in mixes, in bytes.
 const SIZES: [u64; 6] = [16, 256, 4 << 10, 64 << 10, 512 << 10, 4 << 20];
 
-/// A built-in mix: its share of the bytes, and the share of its blocks that live, for each of [`SIZES`].
+/// A built-in mix: for each of [`SIZES`], its share of the bytes and the share of its blocks that
+/// live.
 struct Mix {
     name: &'static str,
     bytes: [f64; SIZES.len()],
     live: [f64; SIZES.len()],
 }
 
-/// Bytes of a mix altogether; only proportions matter, as long as no size is rare.
+/// Total bytes of a mix. Only proportions matter, as long as no size is rare.
 const MIX_BYTES: f64 = (16u64 << 30) as f64;
 
 const MIXES: [Mix; 5] = [
@@ -39,7 +41,8 @@ const MIXES: [Mix; 5] = [
     Mix { name: "large live", bytes: [1.0 / 6.0; 6], live: [0.001, 0.005, 0.02, 0.1, 0.4, 0.9] },
 ];
 
-/// What is compared: a name, its strategy if one is in force, its classes.
+/// A subject of the comparison: its name, its current strategy, if any, and its strategies'
+/// variances.
 struct Subject {
     name: String,
     strategy: Option<Strategy>,
@@ -78,7 +81,8 @@ impl Mix {
     }
 }
 
-/// A running process: its exact totals by size class, the estimate of what is held of each, and how it is sampled.
+/// Returns a running process as a subject: its exact totals by size class, the estimates of what it
+/// holds, and its strategy.
 async fn process(
     given: Option<Address>,
     pid: u32,
@@ -90,7 +94,7 @@ async fn process(
         kind: Kind::Live.into(),
         pids: vec![pid],
         confidence: 0.95,
-        // Only the sums by size class are asked for.
+        // Only the sums by size class are needed.
         top: 1,
         ..GetProfileRequest::default()
     };
@@ -111,7 +115,8 @@ async fn process(
     Ok((interval, Subject { name: format!("pid {pid}"), strategy, compared }))
 }
 
-/// Exact totals where they are known, else their estimates; live blocks as estimated.
+/// Returns the totals of each size class: exact if known, else estimated. Live blocks are always
+/// estimated.
 fn classes(profile: &Profile) -> [ClassUse; CLASSES] {
     let mut classes = [ClassUse::default(); CLASSES];
     for (stratum, of) in &profile.reference.strata {
@@ -127,7 +132,7 @@ fn classes(profile: &Profile) -> [ClassUse; CLASSES] {
     classes
 }
 
-/// Times the least variance, of allocated and live bytes.
+/// Returns the variances of allocated and live bytes, as multiples of the least possible ones.
 fn ratios(of: &Strategies, variances: &Variances) -> [f64; 2] {
     [
         Strategies::ratio(variances.alloc, of.least_alloc),
@@ -135,7 +140,7 @@ fn ratios(of: &Strategies, variances: &Variances) -> [f64; 2] {
     ]
 }
 
-/// The json form; its keys are stable. What is infinitely worse is `null`.
+/// The JSON form; its keys are stable. An infinite ratio is `null`.
 fn object(interval: u64, subjects: &[Subject]) -> Value {
     let subject = |of: &Subject| {
         let least = [of.compared.least_alloc, of.compared.least_live];
@@ -194,7 +199,7 @@ fn text(interval: u64, subjects: &[Subject], width: usize) -> String {
     out
 }
 
-/// How close the strategy in force is to the optimum.
+/// Says how close the current strategy is to the optimum.
 fn answer(of: &Subject) -> String {
     let Some(strategy) = of.strategy else { return String::new() };
     let Some(variances) = of.compared.of(strategy) else {
@@ -217,7 +222,7 @@ fn answer(of: &Subject) -> String {
     )
 }
 
-/// `1.42`, `624`; without an end where the least is 0.
+/// Formats a ratio: `1.42`, `624`; infinite if the least variance is 0.
 fn times(ratio: f64) -> String {
     if ratio.is_finite() { digits(ratio) } else { "∞".to_owned() }
 }

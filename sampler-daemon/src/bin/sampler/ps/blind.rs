@@ -1,13 +1,13 @@
-//! What cannot be seen in processes: each reason once, with whom it is about.
+//! What samplerd cannot see in processes: each reason once, with its processes.
 
 use sampler_common::encode::name::shown;
 use sampler_daemon::rpc::v1::Process;
 use std::collections::BTreeMap;
 
-/// Processes named for one reason; more are counted.
+/// Maximum number of processes that are named for one reason. Further processes are only counted.
 const MAX_NAMED_PROCESSES: usize = 3;
 
-/// One line for each reason.
+/// Returns one line for each reason.
 pub(crate) fn blind<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<String> {
     let mut reasons: BTreeMap<&str, Vec<&Process>> = BTreeMap::new();
     for process in processes {

@@ -1,4 +1,4 @@
-//! What profiling costs whom, in words: those that pay most.
+//! The cost of profiling in words, for the processes that pay most.
 
 use crate::connect::Address;
 use crate::status::cost;
@@ -7,10 +7,10 @@ use sampler_common::encode::name::shown;
 use sampler_daemon::rpc::v1::Process;
 use std::cmp::Reverse;
 
-/// Processes that are listed.
+/// Maximum number of processes that are listed.
 const MAX_LISTED_PROCESSES: usize = 3;
 
-/// One line for each of them.
+/// Returns one line for each listed process.
 pub(super) fn costs<'a>(
     address: &Address,
     processes: impl Iterator<Item = &'a Process>,

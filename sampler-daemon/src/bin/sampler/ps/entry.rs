@@ -9,24 +9,25 @@ use std::cmp::Reverse;
 
 /// A process or a group.
 pub(super) struct Entry {
-    /// Pid, or number of processes.
+    /// The pid, or the number of processes.
     pub(super) number: u64,
     pub(super) name: String,
-    /// `None` where it is not known.
+    /// Allocated bytes; `None` if unknown.
     pub(super) allocated: Option<u64>,
-    /// Whether that is estimated, because it is not known exactly.
+    /// Whether `allocated` is an estimate, because the exact number is not known.
     pub(super) is_estimate: bool,
-    /// `None` where it is not known.
+    /// Held bytes; `None` if unknown.
     pub(super) held: Option<Estimate>,
-    /// Of what it holds, or of what it has allocated where nothing else is known.
+    /// The estimate whose interval is shown: of held bytes, or of allocated bytes if `held` is
+    /// unknown.
     pub(super) spread: Option<Estimate>,
     pub(super) rss: Option<u64>,
     pub(super) samples: u64,
     /// Mean bytes between samples; 0 for a group.
     pub(super) interval: u64,
-    /// When it, or the newest of it, came.
+    /// The time at which the process, or the newest process of the group, appeared.
     pub(super) came: u64,
-    /// Share of its CPU time that was spent in probes.
+    /// Share of the CPU time that was spent in probes.
     pub(super) share: Option<f64>,
 }
 
@@ -71,7 +72,8 @@ impl Entry {
     }
 }
 
-/// Where no window has seen an allocation it is not known that there was none.
+/// Returns the allocated bytes. If no window saw an allocation, the number is unknown and may not
+/// be 0.
 fn allocated(exact: Option<&Exact>, totals: &Option<Quantities>) -> Option<u64> {
     let estimate = || {
         let estimate = totals.as_ref()?.alloc_space.estimate;
@@ -81,7 +83,8 @@ fn allocated(exact: Option<&Exact>, totals: &Option<Quantities>) -> Option<u64> 
     exact.map(|exact| exact.alloc_space).or_else(estimate)
 }
 
-/// Where frees are not seen, or allocations in windows only, nobody knows what is held: it is shown as anything from 0.
+/// Returns the held bytes; `None` if frees are not seen, or allocations are seen only in windows.
+/// samplerd then reports an interval from 0 to infinity.
 fn held(totals: &Option<Quantities>) -> Option<Estimate> {
     let held = totals.as_ref()?.inuse_space.estimate;
     (held.value > 0.0 || held.high.is_finite()).then_some(held)
@@ -95,7 +98,7 @@ fn share(of: Option<&Cost>) -> Option<f64> {
     Some(of?.share?.value)
 }
 
-/// In the order asked for; equal ones by what they allocated, then as they came.
+/// Sorts the entries by `by`. Equal entries are sorted by allocated bytes, then keep their order.
 pub(super) fn sorted(entries: impl Iterator<Item = Entry>, by: Sort) -> Vec<Entry> {
     let mut entries: Vec<Entry> = entries.collect();
     entries.sort_by_key(|of| Reverse(of.allocated.unwrap_or(0)));

@@ -27,7 +27,7 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
     let request = ListProcessesRequest {
         selector: selector.filter(|selector| *selector != v1::ProcessSelector::default()),
         group_by: verb.by.map_or("", |by| by.name()).to_owned(),
-        // Machines want them all.
+        // JSON output lists every exited process.
         fold_exited: !json && !verb.exited && verb.by.is_none(),
     };
     let mut client = connect::client(address).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
     output::print(page.text(page::width()).as_bytes())
 }
 
-/// A process by its command and its pid.
+/// Names a process by its command and its pid.
 fn called(process: &Process) -> String {
     match process.folded {
         0 => format!("{} {}", shown(&process.comm), process.pid),
@@ -75,7 +75,7 @@ fn called(process: &Process) -> String {
     }
 }
 
-/// Totals of each, checked.
+/// Returns each element with its totals, which are checked.
 fn checked<T>(
     address: &Address,
     list: Vec<T>,

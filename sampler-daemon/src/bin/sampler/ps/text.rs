@@ -1,4 +1,4 @@
-//! The list as people read it.
+//! The list as text.
 
 use super::entry::Entry;
 use crate::args::By;
@@ -8,11 +8,11 @@ use sampler_common::encode::text::layout::{end, middle, paragraph, right};
 use sampler_common::estimate::plus_minus;
 use sampler_common::units::{grouped, human_bytes, human_count, short_bytes};
 
-/// Columns of the numbers that stand before the name; the last two are of processes only.
+/// Widths of the number columns before the name. Only processes have the last two.
 const WIDTHS: [usize; 8] = [7, 9, 8, 5, 8, 7, 8, 5];
-/// What they are called behind the first.
+/// Headings of the columns after the first.
 const HEADS: [&str; 7] = ["ALLOCATED", "HELD", "±", "RSS", "SAMPLES", "INTERVAL", "COST"];
-/// Columns that a name gets at least.
+/// Minimum width of a name.
 const NAME: usize = 12;
 
 /// Everything that is shown.
@@ -21,12 +21,12 @@ pub(super) struct Listing {
     pub(super) running: Vec<Entry>,
     pub(super) exited: Vec<Entry>,
     pub(super) groups: Vec<Entry>,
-    /// Where the samples of which process come from.
+    /// The sources of each process's samples.
     pub(super) sources: String,
-    /// What profiling costs whom.
+    /// The cost of profiling, by process.
     pub(super) costs: Vec<String>,
     pub(super) blind: Vec<String>,
-    /// Whose interval is raised.
+    /// The processes whose interval is raised.
     pub(super) raised: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ fn row(numbers: &[String], name: &str, width: usize) -> String {
     let numbers = numbers.collect::<Vec<_>>().join(" ");
     let room = width.saturating_sub(columns).max(NAME);
     let name = shown(name);
-    // Of a path the end matters, of an id the beginning.
+    // The end of a path matters most, the beginning of an id.
     let name = if name.contains('/') { end(&name, room) } else { middle(&name, room) };
     format!("{}\n", format!("{numbers}  {name}").trim_end())
 }

@@ -1,4 +1,4 @@
-//! What `sampler run` takes, and what it hands to the copy of itself that becomes the program.
+//! Options of `sampler run`, and those of its copy that becomes the program.
 
 use crate::args::{KindName, confidence, format_parser, samples_per_second};
 use clap::Args as Group;
@@ -89,7 +89,7 @@ pub(crate) struct RunVerb {
 }
 
 impl RunVerb {
-    /// What is right one by one and wrong together, in one line.
+    /// Checks that the options go together. The error is one line.
     pub(crate) fn check(&self, json: bool, connects: bool) -> Result<(), String> {
         if connects {
             return Err("run starts a samplerd of its own (leave out --connect)".to_owned());
@@ -114,7 +114,7 @@ impl RunVerb {
         Ok(())
     }
 
-    /// The format asked for; `--json` is short for `--format json`.
+    /// Returns the requested format. `--json` is short for `--format json`.
     pub(super) fn format(&self, json: bool) -> Format {
         match self.format {
             None if json => Format::Json,
@@ -123,12 +123,12 @@ impl RunVerb {
         }
     }
 
-    /// Where the profile goes; `None`: standard error.
+    /// Returns the file for the profile; `None`: standard error.
     pub(super) fn file(&self) -> Option<&PathBuf> {
         self.output.as_ref().filter(|path| path.as_os_str() != "-")
     }
 
-    /// The questions to be answered at the end.
+    /// Returns the kinds of profiles that are written at the end.
     pub(super) fn kinds(&self, json: bool) -> Vec<Kind> {
         let text = self.format(json) == Format::Text;
         match self.kinds.as_slice() {
@@ -138,7 +138,7 @@ impl RunVerb {
         }
     }
 
-    /// The request of a profile of everything.
+    /// Returns the request for a profile of everything.
     pub(super) fn request(&self, kind: Kind) -> v1::GetProfileRequest {
         v1::GetProfileRequest {
             kind: kind_to_wire(kind).into(),
@@ -148,7 +148,7 @@ impl RunVerb {
         }
     }
 
-    /// Arguments of samplerd.
+    /// Returns the arguments of samplerd.
     pub(super) fn of_daemon(&self) -> Vec<String> {
         let some = |name: &str, value: Option<String>| value.map(|value| format!("{name}={value}"));
         let given = [

@@ -1,4 +1,5 @@
-//! The program from the outside: started, held before its first instruction, let go, waited for.
+//! The program as a child process: started, held before its first instruction, released, waited
+//! for.
 
 use super::args::RunVerb;
 use super::preload;
@@ -15,24 +16,25 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 
-/// How often it is looked whether the copy has ended before it said anything.
+/// How often `hold` checks whether the copy has ended before it wrote anything.
 const POLL_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// The program, or the copy of ourselves that will become it.
+/// The program, or the copy of `sampler` that will become the program.
 pub(super) struct Program {
     child: Child,
     pidfd: OwnedFd,
     told: PipeReader,
-    /// Kept until the copy has opened them; a pipe without a writer has no more to say.
+    /// The copy's ends of the pipes, kept until the copy has opened them. Without a writer the pipe
+    /// would be at its end.
     ends: Option<(PipeReader, PipeWriter)>,
     go: Option<PipeWriter>,
 }
 
-/// What has become of it.
+/// The state of the copy after [`Program::hold`].
 pub(super) enum Held {
-    /// It waits, and will map these files.
+    /// The copy waits. The program will map these files.
     Waiting(Vec<OsString>),
-    /// It has ended, and said why.
+    /// The copy has ended, and has written why to standard error.
     Ended(ExitStatus),
 }
 
@@ -55,12 +57,12 @@ impl Program {
         Ok(Program { child, pidfd, told, ends, go: Some(go) })
     }
 
-    /// Its process id, and that of the program.
+    /// Returns the process id of the copy, which is also that of the program.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until it is ready to become the program.
+    /// Waits until the copy is ready to become the program.
     pub(super) fn hold(&mut self) -> Result<Held> {
         let mut text = Vec::new();
         while !text.ends_with(&[0, 0]) && text != [0] {
@@ -74,29 +76,29 @@ impl Program {
                 return Ok(Held::Ended(status));
             }
         }
-        // It has opened its ends.
+        // The copy has opened its ends of the pipes.
         self.ends = None;
         let paths = text.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         Ok(Held::Waiting(paths.map(|path| OsString::from_vec(path.to_vec())).collect()))
     }
 
-    /// Lets it become the program; whether it has.
+    /// Lets the copy become the program. Returns whether `execve` succeeded.
     pub(super) fn release(&mut self) -> Result<bool> {
         if let Some(mut go) = self.go.take() {
             go.write_all(b"!").context("let the program go")?;
         }
         let mut said = Vec::new();
-        // Its end closes with execve.
+        // The copy's end of the pipe closes at `execve`.
         self.told.read_to_end(&mut said).context("read from the program")?;
         Ok(said != FAILED)
     }
 
-    /// Waits for its end.
+    /// Waits until the program ends.
     pub(super) fn wait(&mut self) -> Result<ExitStatus> {
         self.child.wait().context("wait for the program")
     }
 
-    /// To send it signals while somebody waits for it.
+    /// Returns a sender of signals, for use while another thread waits for the program.
     pub(super) fn signals(&self) -> Result<Signals> {
         Ok(Signals(self.pidfd.try_clone().context("copy the program's pidfd")?))
     }
@@ -104,7 +106,8 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Not let go: it must not stay. After that it belongs to itself.
+        // A copy that was not released must not stay. After its release the program runs
+        // independently.
         if self.go.is_some() {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -112,17 +115,17 @@ impl Drop for Program {
     }
 }
 
-/// Sends signals to the program, and never to another process of its number.
+/// Sends signals to the program, and never to another process that reuses its pid.
 pub(super) struct Signals(OwnedFd);
 
 impl Signals {
     pub(super) fn send(&self, signal: Signal) {
-        // One that has ended needs none.
+        // A program that has ended needs no signal.
         let _ = pidfd_send_signal(&self.0, signal);
     }
 }
 
-/// The exit code that a shell has for it.
+/// Returns the exit code that a shell would report.
 pub(super) fn code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,

@@ -1,4 +1,4 @@
-//! The private samplerd of one run: found, started on a socket that nobody else reaches, ended with the run.
+//! The private samplerd of one run: found, started on a private socket, and ended with the run.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::ffi::OsString;
@@ -10,19 +10,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread::JoinHandle;
 
-/// Name of the daemon's program.
+/// Name of samplerd's executable.
 const NAME: &str = "samplerd";
-/// Bytes of its messages that are kept.
+/// Maximum number of bytes of samplerd's messages that are kept.
 const MESSAGES: u64 = 64 * 1024;
 
-/// A running samplerd. It ends when this is dropped, and by itself when we are killed: its standard input closes then.
+/// A running samplerd. Dropping the value ends it. samplerd also ends when this process is killed,
+/// because its standard input closes.
 pub(super) struct Daemon {
     child: Child,
     messages: Option<JoinHandle<String>>,
 }
 
 impl Daemon {
-    /// Starts `program`; attached once it has said so, see [`Daemon::ready`].
+    /// Starts `program`. samplerd is attached when [`Daemon::ready`] returns.
     pub(super) fn start(program: &Path, arguments: &[OsString]) -> Result<Daemon> {
         let mut command = Command::new(program);
         command.args(arguments).arg("--until-stdin-closes");
@@ -30,7 +31,8 @@ impl Daemon {
         if std::env::var_os("RUST_LOG").is_none() {
             command.env("RUST_LOG", "warn");
         }
-        // What the terminal sends to the program's group is not for it: it has a profile to give at the end.
+        // samplerd gets its own process group. A terminal's signals to the program's group must not
+        // end it before it returns the profile.
         command.process_group(0);
         let child = command.spawn();
         let mut child = child.with_context(|| format!("start {}", program.display()))?;
@@ -38,7 +40,7 @@ impl Daemon {
         Ok(Daemon { child, messages })
     }
 
-    /// Waits until it is attached and serves.
+    /// Waits until samplerd is attached and serves.
     pub(super) fn ready(&mut self) -> Result<()> {
         let pipe = self.child.stdout.take().context("samplerd has no output")?;
         let mut line = String::new();
@@ -56,7 +58,7 @@ impl Daemon {
         }
     }
 
-    /// Ends it; what it has complained of.
+    /// Ends samplerd. Returns its messages.
     pub(super) fn stop(mut self) -> String {
         self.end();
         self.said()
@@ -64,7 +66,7 @@ impl Daemon {
 
     fn end(&mut self) {
         drop(self.child.stdin.take());
-        // It detaches and goes.
+        // samplerd detaches and exits.
         let _ = self.child.wait();
     }
 
@@ -81,13 +83,13 @@ impl Drop for Daemon {
 
 fn read(mut pipe: ChildStderr) -> String {
     let mut text = Vec::new();
-    // The rest is read and thrown away, so that nobody waits for room.
+    // Further messages are read and dropped, so that samplerd never blocks on a full pipe.
     let _ = pipe.by_ref().take(MESSAGES).read_to_end(&mut text);
     let _ = std::io::copy(&mut pipe, &mut std::io::sink());
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The daemon's program: beside this one, else in `PATH`.
+/// Finds samplerd's executable: in this program's directory, else in `PATH`.
 pub(super) fn find() -> Result<PathBuf> {
     let own = std::env::current_exe().ok();
     let beside = own.as_deref().and_then(Path::parent).map(|directory| directory.join(NAME));
@@ -99,18 +101,19 @@ pub(super) fn find() -> Result<PathBuf> {
     })
 }
 
-/// A directory for a socket, for us alone; removed when dropped, with the socket.
+/// A private directory for a socket. Dropping the value removes the directory and the socket.
 pub(super) struct Private(PathBuf);
 
 impl Private {
-    /// Makes it.
+    /// Creates the directory.
     pub(super) fn make() -> Result<Private> {
         let parents = [PathBuf::from("/run"), std::env::temp_dir()];
         let parent =
             parents.iter().find(|parent| parent.is_dir()).context("no /run and no /tmp")?;
         for attempt in 0..64 {
             let path = parent.join(format!("sampler-run.{}.{attempt}", std::process::id()));
-            // Made by us now, or not at all: a directory of somebody else is none of ours.
+            // The directory must be created by this process. An existing directory may belong to
+            // somebody else.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Private(path)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -122,7 +125,7 @@ impl Private {
         bail!("make a directory in {}: all names are taken", parent.display())
     }
 
-    /// Where the socket goes.
+    /// Returns the path of the socket.
     pub(super) fn socket(&self) -> PathBuf {
         self.0.join("socket")
     }
@@ -130,7 +133,7 @@ impl Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // The directory may be gone already.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

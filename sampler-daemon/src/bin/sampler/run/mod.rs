@@ -1,7 +1,8 @@
 //! `sampler run`: a program under a private samplerd, from its first allocation to its end.
 //!
-//! A copy of this program becomes the command ([`starter`]); it is held before `execve` until samplerd has attached to it and to
-//! every file that it will map. What is still missed: allocators that the program opens itself, until samplerd finds them.
+//! A copy of this program becomes the command ([`starter`]). The copy is held before `execve` until
+//! samplerd has attached to it and to every file that it will map. Allocators that the program
+//! opens itself are missed until samplerd finds them.
 
 mod args;
 mod child;
@@ -34,17 +35,18 @@ pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
             "run: loading eBPF programs takes root (try: sudo sampler run …; COMMAND runs as you)"
         );
     }
-    // The program's pipes are opened by its pid.
+    // The copy opens the pipes through this process's pid in `/proc`, so pids must agree.
     PidNamespace::of_daemon()?;
     let samplerd = daemon::find()?;
     verb.file().map_or(Ok(()), |path| output::check_file(path))?;
     let user = User::of(&verb)?;
-    // Before any signal is caught: what the caller ignores, the program ignores.
+    // The program starts before signals are caught, so that it ignores the signals that the caller
+    // ignores.
     let program = Program::start(&verb, user.as_ref())?;
     let mut caught = Caught::new()?;
     let attached = tokio::select! {
         attached = attach(&verb, &samplerd, program) => attached?,
-        // The program has not begun; what was started goes with its guards.
+        // The program has not begun. Dropping the guards ends what was started.
         signal = caught.any() => return Ok(ExitCode::from(128 + signal.as_raw() as u8)),
     };
     let (program, mut session) = match attached {
@@ -54,7 +56,8 @@ pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
     let (has_run, status) = to_its_end(program, &mut caught).await?;
     if has_run {
         let written = report::write(&mut session.client, &session.address, &verb, json).await;
-        // The program's own code counts more than ours, and the reason is said.
+        // The program's exit code takes precedence over an error of the report, which is only
+        // printed.
         if let Err(error) = written {
             output::complain(&format!("{error:#}"));
         }
@@ -64,18 +67,18 @@ pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(code(status)))
 }
 
-/// Somebody to ask for the profile.
+/// The connection to the private samplerd.
 struct Session {
     daemon: Daemon,
     client: Client,
     address: Address,
 }
 
-/// What has become of the start.
+/// The result of the start.
 enum Attached {
-    /// The program is attached to, and waits to be let go.
+    /// The program is attached, and waits for its release.
     Ready(Box<(Program, Session)>),
-    /// There is nothing to start, and the reason has been said.
+    /// The copy has ended, and has written why.
     Refused(ExitStatus),
 }
 
@@ -86,7 +89,7 @@ async fn attach(verb: &RunVerb, samplerd: &Path, mut program: Program) -> Result
         Held::Waiting(files) => files,
         Held::Ended(status) => return Ok(Attached::Refused(status)),
     };
-    // Removed as soon as we are connected.
+    // The directory is removed as soon as the connection exists.
     let private = verb.listen.is_none().then(Private::make).transpose()?;
     let address = match (&private, &verb.listen) {
         (Some(private), _) => Address::Unix(private.socket()),
@@ -103,7 +106,7 @@ async fn attach(verb: &RunVerb, samplerd: &Path, mut program: Program) -> Result
     Ok(Attached::Ready(Box::new((program, Session { daemon, client, address }))))
 }
 
-/// Lets the program go and waits for its end; whether it has run at all, and how it ended.
+/// Releases the program and waits for its end. Returns whether the program has run, and its status.
 async fn to_its_end(mut program: Program, caught: &mut Caught) -> Result<(bool, ExitStatus)> {
     let signals = program.signals()?;
     let mut ended = spawn_blocking(move || {
@@ -130,14 +133,15 @@ fn arguments(verb: &RunVerb, pid: u32, address: &Address, files: Vec<OsString>) 
     arguments
 }
 
-/// What the terminal sends has reached the program too: it is in our group. The rest was meant for it.
+/// Passes on signals that were sent to this process alone. A terminal's signals have reached the
+/// program too: it is in the same group.
 fn pass_on(signals: &child::Signals, signal: Signal) {
     if signal == Signal::TERM || signal == Signal::HUP {
         signals.send(signal);
     }
 }
 
-/// Signals that would end us without a profile.
+/// Signals that would end this process without a profile.
 struct Caught {
     interrupt: unix::Signal,
     quit: unix::Signal,

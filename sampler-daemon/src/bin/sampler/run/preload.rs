@@ -1,4 +1,4 @@
-//! The library that samples inside the program (`--preload`): where it is, and how the program comes to load it.
+//! The in-process sampler of `--preload`: where the library is, and how the program loads it.
 
 use super::args::{RunVerb, StartVerb};
 use super::program::Environment;
@@ -8,17 +8,18 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// Name of the library's file.
+/// File name of the library.
 const NAME: &str = "libsampler_preload.so";
 
-/// The loader's variable. Names in it stand in the order of their search.
+/// The loader's variable. The loader searches the names in it in their order.
 const PRELOAD: &str = "LD_PRELOAD";
-/// Of AddressSanitizer, which refuses programs in which anything is preloaded before it. What is asked for already stands behind and wins.
+/// AddressSanitizer's variable. By default AddressSanitizer refuses a program in which a library is
+/// preloaded before it. Options that the variable already has come later, and so win.
 const SANITIZER: (&str, &str) = ("ASAN_OPTIONS", "verify_asan_link_order=0");
-/// The library's.
+/// The variable of the library's interval.
 const INTERVAL: &str = "SAMPLER_INTERVAL";
 
-/// Arguments of the copy that becomes the program.
+/// Returns arguments of the copy that becomes the program.
 pub(super) fn arguments(verb: &RunVerb) -> Result<Vec<OsString>> {
     if !verb.preload {
         return Ok(Vec::new());
@@ -29,24 +30,25 @@ pub(super) fn arguments(verb: &RunVerb) -> Result<Vec<OsString>> {
     Ok([library].into_iter().chain(interval).collect())
 }
 
-/// What the program's environment has beyond ours. Its children inherit it.
+/// Returns the variables that are changed in the program's environment. Its children inherit them.
 pub(super) fn environment(verb: &StartVerb) -> Environment {
     let Some(library) = &verb.preload else { return Environment::new() };
-    // Of several allocators it is the first that programs call.
+    // If several allocators are loaded, programs call the first one.
     let preload = before_others(library.clone().into_os_string(), PRELOAD);
     let sanitizer = before_others(SANITIZER.1.into(), SANITIZER.0);
     let interval = verb.preload_interval.map(|bytes| (INTERVAL, bytes.to_string().into()));
     [(PRELOAD, preload), (SANITIZER.0, sanitizer)].into_iter().chain(interval).collect()
 }
 
-/// `first`, and what the variable has already.
+/// Returns `first`, followed by the variable's present value.
 fn before_others(first: OsString, variable: &str) -> OsString {
     let others = std::env::var_os(variable).filter(|others| !others.is_empty());
     let both = others.map(|others| [first.as_os_str(), others.as_os_str()].join(OsStr::new(":")));
     both.unwrap_or(first)
 }
 
-/// Whether who runs the program can read the library: the loader leaves out what it cannot, and the program would not be sampled.
+/// Checks that the program's user can read the library. The loader skips a library that it cannot
+/// read, and the program would not be sampled.
 pub(super) fn check(verb: &StartVerb) -> Result<()> {
     let Some(library) = &verb.preload else { return Ok(()) };
     let found = std::fs::File::open(library).map(drop);

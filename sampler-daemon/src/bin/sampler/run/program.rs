@@ -1,5 +1,5 @@
-//! From a command's name to the files that will be mapped when it runs: itself, its interpreter, and the libraries that its loader
-//! brings, preloaded ones included.
+//! Finds the files that a command maps when it runs: the executable, its interpreter, and the
+//! libraries that its loader maps, including preloaded ones.
 
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -12,20 +12,20 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Interpreters of interpreters (the kernel's own bound is 4).
+/// Maximum number of nested script interpreters (the kernel's own bound is 4).
 const MAX_SCRIPTS: usize = 4;
-/// Bytes of a script's first line that the kernel reads.
+/// Maximum number of bytes that the kernel reads of a script's first line.
 const FIRST_LINE: u64 = 256;
-/// Where commands are looked for without `PATH`.
+/// The search path without `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Variables of the program's environment that are changed for it.
+/// Variables that are changed in the program's environment.
 pub(super) type Environment = Vec<(&'static str, OsString)>;
 
-/// The file that a shell would run.
+/// Finds the file that a shell would run.
 ///
 /// # Errors
-/// `NotFound` or `PermissionDenied`, as `execvp` has it.
+/// `NotFound` or `PermissionDenied`, as in `execvp`.
 pub(super) fn find(command: &OsStr) -> io::Result<PathBuf> {
     if command.as_bytes().contains(&b'/') {
         return executable(Path::new(command)).map(|()| command.into());
@@ -37,7 +37,7 @@ pub(super) fn find(command: &OsStr) -> io::Result<PathBuf> {
         let candidate = Path::new(".").join(directory).join(command);
         match executable(&candidate) {
             Ok(()) => return Ok(candidate),
-            // What is there and may not be run says more than what is nowhere.
+            // A file that may not be run explains more than a missing file.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => failed = error,
             Err(_) => {}
         }
@@ -53,7 +53,8 @@ fn executable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Every file whose code the program will map, as far as it can be known before it runs. What it opens itself comes later.
+/// Returns every file whose code the program will map, as far as this is known before the program
+/// runs. Files that the program opens itself are unknown.
 pub(super) fn files(program: &Path, environment: &Environment) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut program = program.to_owned();
@@ -65,11 +66,11 @@ pub(super) fn files(program: &Path, environment: &Environment) -> Vec<PathBuf> {
     if let Ok(Some(loader)) = loader(&program) {
         files.extend(libraries(&loader, &program, environment));
     }
-    // samplerd has another working directory in mind than we may have.
+    // The paths are made absolute, because samplerd may have a different working directory.
     files.iter().filter_map(|file| fs::canonicalize(file).ok()).collect()
 }
 
-/// `#!/bin/sh -e`: `/bin/sh`.
+/// Returns `/bin/sh` for a script that begins with `#!/bin/sh -e`.
 fn script_interpreter(path: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
     File::open(path).ok()?.take(FIRST_LINE).read_to_end(&mut line).ok()?;
@@ -78,7 +79,8 @@ fn script_interpreter(path: &Path) -> Option<PathBuf> {
     Some(OsString::from_vec(words.next()?.to_vec()).into())
 }
 
-/// The dynamic loader that an ELF program asks for; `None`: it is static, or no such program.
+/// Returns the dynamic loader of an ELF program; `None` if the program is static, or no ELF
+/// program.
 fn loader(path: &Path) -> object::Result<Option<PathBuf>> {
     let Ok(file) = File::open(path) else { return Ok(None) };
     let data = ReadCache::new(file);
@@ -92,8 +94,8 @@ fn loader(path: &Path) -> object::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// What the loader would map: it is asked itself (`ld.so --list`, as ldd does), so that its cache, search paths and preloads count.
-/// It runs as the user that the program will run as.
+/// Returns the files that the loader would map. The loader itself lists them (`ld.so --list`, as
+/// for ldd), so its cache, search paths and preloads count. The loader runs as the program's user.
 fn libraries(loader: &Path, program: &Path, environment: &Environment) -> Vec<PathBuf> {
     let is_known = loader.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-"));
     if !is_known {
@@ -105,7 +107,7 @@ fn libraries(loader: &Path, program: &Path, environment: &Environment) -> Vec<Pa
     list.output().map(|said| listed(&said.stdout)).unwrap_or_default()
 }
 
-/// Lines like `libc.so.6 => /lib/libc.so.6 (0x00007f…)` and `/lib/preloaded.so (0x00007f…)`.
+/// Parses lines like `libc.so.6 => /lib/libc.so.6 (0x00007f…)` and `/lib/preloaded.so (0x00007f…)`.
 fn listed(text: &[u8]) -> Vec<PathBuf> {
     let text = String::from_utf8_lossy(text);
     let paths = text.lines().filter_map(|line| {

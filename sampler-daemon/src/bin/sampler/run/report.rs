@@ -9,7 +9,7 @@ use sampler_common::encode::Format;
 use sampler_common::profile::Kind;
 use std::io::Write as _;
 
-/// Asks for what `verb` wants and writes it where it is wanted.
+/// Asks for the profiles of `verb`, and writes them to its output.
 pub(super) async fn write(
     client: &mut Client,
     address: &Address,

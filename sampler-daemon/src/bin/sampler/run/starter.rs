@@ -1,9 +1,10 @@
 //! The copy of this program that becomes COMMAND.
 //!
-//! It takes the user's identity, finds the command, sends the parent the files that it will map, waits until that has
-//! attached to it, and is then replaced by the program: pid, group, terminal, directory, environment and standard streams
-//! are those that the program would have had. It inherits no descriptor: the parent's pipes are opened through
-//! `/proc`, and close with `execve`.
+//! The copy takes the user's identity and finds the command. It sends the parent the files that the
+//! command will map, and waits until the parent's samplerd has attached. Then the program replaces
+//! the copy. Pid, group, terminal, directory, environment and standard streams are those that the
+//! program would have had. The program inherits no descriptor: the copy opens the parent's pipes
+//! through `/proc`, and they close at `execve`.
 
 use super::args::StartVerb;
 use super::{preload, program, user};
@@ -17,14 +18,14 @@ use std::os::unix::process::{CommandExt as _, parent_id};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// What the parent reads when the program could not be started after all.
+/// The copy's message to the parent if the program could not be started.
 pub(super) const FAILED: &[u8] = b"failed";
-/// The command is there and cannot be run (POSIX, Shell Command Language 2.8.2).
+/// Exit code if the command exists and cannot be run (POSIX, Shell Command Language 2.8.2).
 const CANNOT_RUN: u8 = 126;
-/// There is no such command.
+/// Exit code if the command does not exist.
 const NOT_FOUND: u8 = 127;
 
-/// Becomes the command; returns only if that failed, with the code that a shell has for it.
+/// Becomes the command. Returns only if that fails, with a shell's exit code for the failure.
 pub(crate) fn start(verb: &StartVerb) -> ExitCode {
     let Some((command, arguments)) = verb.command.split_first() else {
         return ExitCode::from(CANNOT_RUN);
@@ -41,7 +42,7 @@ pub(crate) fn start(verb: &StartVerb) -> ExitCode {
         Ok(path) => path,
         Err(error) => return failed(command, &error),
     };
-    // Nobody there any more: nothing is to be run.
+    // If writing or reading fails, the parent is gone, and nothing is run.
     let environment = preload::environment(verb);
     let files = program::files(&path, &environment);
     if write_files(&mut told, &files).is_err() || go.read_exact(&mut [0]).is_err() {
@@ -63,7 +64,7 @@ fn prepare(verb: &StartVerb) -> Result<(File, File)> {
     Ok((go, told))
 }
 
-/// Paths with a NUL behind each, and one more at the end.
+/// Writes the paths, each with a NUL at its end, and one more NUL.
 fn write_files(told: &mut File, files: &[PathBuf]) -> io::Result<()> {
     let mut text = Vec::new();
     for file in files {

@@ -1,4 +1,4 @@
-//! As whom the program runs: under sudo as the user who called it.
+//! The user of the program: under sudo, the user who called sudo.
 
 use super::args::{RunVerb, StartVerb};
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -15,7 +15,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// The user that `verb` and the environment name; `None`: the one that we are.
+    /// Returns the user that `verb` and the environment name; `None`: the present user.
     pub(super) fn of(verb: &RunVerb) -> Result<Option<User>> {
         if let Some(name) = &verb.user {
             let user = User::named(name);
@@ -27,13 +27,13 @@ impl User {
         };
         let gid =
             variable("SUDO_GID")?.context("SUDO_UID is set and SUDO_GID is not (give --user)")?;
-        // An id without an account has its one group.
+        // A user id without an account has only its primary group.
         let named = User::named(&uid.to_string()).filter(|user| user.uid == uid);
         let groups = named.map_or_else(|| vec![gid], |user| user.groups);
         Ok(Some(User { uid, gid, groups }))
     }
 
-    /// From the machine's own databases, which may be more than files (nsswitch.conf(5)).
+    /// Looks a user up in the system's databases, which may be more than files (nsswitch.conf(5)).
     fn named(name: &str) -> Option<User> {
         let asked = |flag: &str| {
             let mut id = Command::new("id");
@@ -46,7 +46,7 @@ impl User {
         Some(User { uid: uid?, gid: gid?, groups: asked("-G")? })
     }
 
-    /// As arguments of the copy that takes it.
+    /// Returns the user as arguments of the copy.
     pub(super) fn arguments(&self) -> Vec<String> {
         let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
         let mut arguments = vec![format!("--uid={}", self.uid), format!("--gid={}", self.gid)];
@@ -65,7 +65,7 @@ fn variable(name: &str) -> Result<Option<u32>> {
     Ok(Some(id))
 }
 
-/// Becomes the user that the arguments name, for good. Only where there is one thread.
+/// Becomes the user of the arguments, for good. The process must have only one thread.
 pub(super) fn take(verb: &StartVerb) -> Result<()> {
     let (Some(uid), Some(gid)) = (verb.uid, verb.gid) else { return Ok(()) };
     ensure!(uid != u32::MAX && gid != u32::MAX, "user {uid}:{gid} is none");

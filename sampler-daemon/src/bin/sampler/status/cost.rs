@@ -1,4 +1,4 @@
-//! What profiling costs, in words and in json.
+//! The cost of profiling, in words and in JSON.
 
 use crate::connect::{self, Address};
 use anyhow::Result;
@@ -11,30 +11,30 @@ use sampler_daemon::rpc::convert::forecast;
 use sampler_daemon::rpc::v1::{Cost, CostForecast, Interval, Prices, StatusResponse};
 use serde_json::{Value, json};
 
-/// A cost from the daemon, checked.
+/// Checks a cost from the daemon.
 pub(crate) fn report(address: &Address, of: Option<&Cost>) -> Result<Option<Report>> {
     connect::check(address, of.cloned().map(from_wire).transpose())
 }
 
-/// A cost as json has it; `null` where there is none, or none that makes sense.
+/// A cost in JSON; `null` if there is none, or if it is invalid.
 pub(crate) fn object(of: Option<&Cost>) -> Value {
     let report = of.cloned().and_then(|of| from_wire(of).ok());
     report.map_or(Value::Null, |report| json!(json::cost(&report)))
 }
 
-/// In one sentence; empty where there is none.
+/// The cost in one sentence; empty if there is none.
 pub(super) fn text(status: &StatusResponse) -> String {
     let report = status.cost.clone().and_then(|of| from_wire(of).ok());
     report.map_or(String::new(), |report| shown(&report.text()).into_owned())
 }
 
-/// What uprobes will cost processes: a line for each. A forecast that makes no sense is left out.
+/// The forecasts of the cost of uprobes, one line each. An invalid forecast is left out.
 pub(super) fn forecasts(status: &StatusResponse) -> Vec<String> {
     let each = status.forecasts.iter().filter_map(|of| forecast::from_wire(of).ok());
     each.map(|(pid, of)| shown(&format!("pid {pid}: {}", of.text())).into_owned()).collect()
 }
 
-/// A forecast as json has it; `null` if it makes no sense.
+/// A forecast in JSON; `null` if it is invalid.
 pub(super) fn forecast(of: &CostForecast) -> Value {
     let Ok((pid, Forecast { seconds, hits_per_second, injection, .. })) = forecast::from_wire(of)
     else {
@@ -55,7 +55,7 @@ pub(super) fn forecast(of: &CostForecast) -> Value {
     })
 }
 
-/// What the daemon uses itself, and what of it went into its start and into measuring prices.
+/// The daemon's own CPU time, and its parts for the start and for measuring prices.
 pub(super) fn daemon(status: &StatusResponse) -> String {
     if status.daemon_processor_ns == 0 {
         return String::new();
@@ -69,7 +69,7 @@ pub(super) fn daemon(status: &StatusResponse) -> String {
     )
 }
 
-/// What everything costs.
+/// All prices.
 pub(super) fn prices(status: &StatusResponse) -> String {
     let Some(prices) = &status.prices else { return String::new() };
     if !prices.why.is_empty() {
@@ -102,7 +102,7 @@ fn price(Interval { value, low, high }: Interval) -> String {
     format!("{}{}", human_cpu_time(value), plus_minus(&Range { value, low, high }))
 }
 
-/// Prices as json has them.
+/// The prices in JSON.
 pub(super) fn prices_object(of: &Prices) -> Value {
     let hits = of.hits.iter().map(|hit| {
         json!({
@@ -123,7 +123,7 @@ pub(super) fn prices_object(of: &Prices) -> Value {
     })
 }
 
-/// A figure with its interval as json has it.
+/// A number with its interval in JSON.
 pub(super) fn interval(of: &Interval) -> Value {
     json!({ "value": of.value, "low": of.low, "high": of.high })
 }

@@ -1,4 +1,4 @@
-//! What has become of what is pushed to a backend.
+//! The state of pushes to backends.
 
 use sampler_common::encode::name::shown;
 use sampler_common::units::{grouped, human_bytes, human_duration};
@@ -6,7 +6,7 @@ use sampler_daemon::rpc::v1::Export;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// One destination, as people read it.
+/// The state of one destination as text.
 pub(super) fn text(of: &Export) -> String {
     let requests = if of.sent == 1 { "request" } else { "requests" };
     let bytes = human_bytes(of.sent_bytes as f64);
@@ -32,7 +32,7 @@ pub(super) fn text(of: &Export) -> String {
     text
 }
 
-/// The same for programs.
+/// The state of one destination in JSON.
 pub(super) fn object(of: &Export) -> Value {
     json!({
         "destination": of.destination,

@@ -1,18 +1,19 @@
-//! How often probes were hit, in a column.
+//! Probe hits, in a column.
 
 use sampler_common::encode::name::shown;
 use sampler_common::units::{grouped, human_count};
 use sampler_daemon::rpc::v1::{Count, Probe};
 
-/// The hits of one probe after another.
+/// Formats the hits of one probe after another.
 #[derive(Default)]
 pub(super) struct Hits<'a> {
-    /// Those for which there is a count.
+    /// The probes whose count was shown.
     told: Vec<&'a Probe>,
 }
 
 impl<'a> Hits<'a> {
-    /// The hits of `probe`; functions of one role that are placed alike share a count, which is shown for the first.
+    /// Returns the hits of `probe`. Functions of one role and placement share a count, which is
+    /// shown for the first function.
     pub(super) fn of(&mut self, probe: &'a Probe) -> String {
         let Some(count) = &probe.hits else { return String::new() };
         let counted = |of: &'a Probe| (&of.role, of.emulated, &of.pids);
@@ -24,12 +25,13 @@ impl<'a> Hits<'a> {
     }
 }
 
-/// The name of a probe.
+/// Returns the name of a probe.
 pub(super) fn symbol(probe: &Probe) -> &str {
     probe.symbols.first().map_or(probe.role.as_str(), String::as_str)
 }
 
-/// `8,191` where it is exact, else `1.30M ±1.8%` with the larger distance to an end of the interval.
+/// Formats a count: `8,191` if exact, else `1.30M ±1.8%`. The percentage is the larger distance to
+/// an end of the interval.
 fn text(count: &Count) -> String {
     let half = (count.high - count.value).max(count.value - count.low);
     let value = match count.value {

@@ -31,7 +31,7 @@ pub(crate) async fn run(address: &Address, json: bool) -> Result<()> {
     output::print(contents.as_bytes())
 }
 
-/// The json form; its keys are stable.
+/// The JSON form; its keys are stable.
 fn object(status: &StatusResponse) -> Value {
     let tables: Map<String, Value> = status
         .tables
@@ -79,17 +79,17 @@ fn object(status: &StatusResponse) -> Value {
     })
 }
 
-/// Counters by name.
+/// Counters by name, in JSON.
 pub(crate) fn outcomes(of: &[Outcome]) -> Value {
     of.iter().map(|of| (of.name.clone(), of.count.into())).collect::<Map<String, Value>>().into()
 }
 
-/// How processes are sampled, as json has it.
+/// How processes are sampled, in JSON.
 pub(crate) fn intervals(of: &[ProcessInterval]) -> Value {
     of.iter().map(sampling).collect()
 }
 
-/// How a process is sampled, as json has it.
+/// How a process is sampled, in JSON.
 pub(crate) fn sampling(of: &ProcessInterval) -> Value {
     let some = |number: f64| Some(number).filter(|number| *number > 0.0);
     json!({
@@ -138,7 +138,7 @@ fn probe(probe: &Probe) -> Value {
     })
 }
 
-/// A count with its interval as json has it.
+/// A count with its interval in JSON.
 pub(crate) fn count(of: &Count) -> Value {
     json!({ "value": of.value, "low": of.low, "high": of.high })
 }

@@ -1,14 +1,14 @@
-//! Back-pressure: whose interval is or was raised, why, how often and since when.
+//! Back-pressure: the processes whose interval is or was raised, why, how often and since when.
 
 use sampler_common::units::{grouped, human_duration};
 use sampler_daemon::rpc::v1::{Pressure, ProcessInterval, StatusResponse};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Processes that get a line of their own; more are counted.
+/// Maximum number of processes with their own line. Further processes are only counted.
 const SHOWN: usize = 8;
 
-/// As json has it.
+/// The back-pressure on a process in JSON.
 pub(super) fn object(of: &Pressure) -> Value {
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     json!({
@@ -22,7 +22,7 @@ pub(super) fn object(of: &Pressure) -> Value {
     })
 }
 
-/// A limit as json has it: null where there is none.
+/// A limit in JSON: null if there is none.
 pub(super) fn limit(samples: f64) -> Option<f64> {
     Some(samples).filter(|samples| *samples > 0.0)
 }
@@ -43,7 +43,7 @@ pub(super) fn limits(status: &StatusResponse) -> String {
     each.join(", ")
 }
 
-/// A line for each process whose interval is or was raised, those first whose is.
+/// Returns a line for each process whose interval is or was raised; currently raised ones first.
 pub(crate) fn raised<'a>(intervals: impl Iterator<Item = &'a ProcessInterval>) -> Vec<String> {
     let raised = intervals.filter_map(|of| Some((of, of.pressure.as_ref()?)));
     let mut raised: Vec<(&ProcessInterval, &Pressure)> = raised.collect();
@@ -86,7 +86,7 @@ fn sentence(pid: u32, of: &Pressure) -> String {
     text
 }
 
-/// In a few digits.
+/// Formats a factor with few digits.
 fn short(factor: f64) -> String {
     if factor < 10.0 { format!("{factor:.1}") } else { grouped(factor.round() as u64) }
 }

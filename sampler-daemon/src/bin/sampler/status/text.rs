@@ -1,4 +1,4 @@
-//! The status as people read it.
+//! The status as text.
 
 use super::cost;
 use super::hits::{Hits, symbol};
@@ -12,17 +12,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const LABEL: usize = 10;
-/// Columns of a probe's symbol, hits, displacement and mode.
+/// Widths of a probe's symbol, hits, displacement and mode.
 const SYMBOL: usize = 17;
 const HITS: usize = "with aligned_alloc".len();
 const DISPLACEMENT: usize = 5;
 const MODE: usize = "single-stepped".len();
 const PRICE: usize = "19.0 µs".len() - 1;
 const MIN_WIDTH: usize = 72;
-/// Processes named for one way of sampling; more are counted.
+/// Maximum number of processes that are named for one way of sampling. Further processes are only
+/// counted.
 const PIDS: usize = 8;
 
-/// The whole status, at most `width` columns (72 at least). `sources`: where the samples of which process come from.
+/// Formats the whole status, at most `width` columns wide (72 at least). `sources` says where each
+/// process's samples come from.
 pub(super) fn table(status: &StatusResponse, sources: &str, width: usize) -> String {
     let mut page = Page { width: width.max(MIN_WIDTH), out: String::new() };
     page.line(&format!(
@@ -100,7 +102,7 @@ fn live_set(status: &StatusResponse) -> String {
     )
 }
 
-/// What the kernel reported of processes.
+/// The process events that the kernel reported.
 fn process_events(status: &StatusResponse) -> String {
     let Some(of) = &status.process_events else { return String::new() };
     let mut text = format!("{} of processes", grouped(of.read));
@@ -115,7 +117,7 @@ fn process_events(status: &StatusResponse) -> String {
     text
 }
 
-/// Processes by how they are sampled: most often it is one way for all.
+/// Processes by how they are sampled. Usually all processes are sampled alike.
 fn intervals(status: &StatusResponse) -> String {
     let mut by_interval: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for of in &status.intervals {
@@ -128,7 +130,7 @@ fn intervals(status: &StatusResponse) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// What is excluded and what that costs.
+/// The excluded processes, and the cost of excluding them.
 fn excluded(status: &StatusResponse) -> String {
     let each = status.excluded.iter().map(|of| {
         let why =
@@ -147,7 +149,7 @@ fn excluded(status: &StatusResponse) -> String {
     text
 }
 
-/// Whether two probes are the same to people: places of one USDT, which share a count.
+/// Whether two probes look the same to people: places of one USDT probe, which share a count.
 fn are_alike(a: &Probe, b: &Probe) -> bool {
     let seen = |of: &Probe| {
         let file = (of.path.clone(), of.build_id.clone(), of.pids.clone());
@@ -167,7 +169,7 @@ impl Page {
         self.out.push('\n');
     }
 
-    /// A label and its text, wrapped under itself; nothing without text.
+    /// Writes a label and its wrapped text. Writes nothing if the text is empty.
     fn paragraph(&mut self, label: &str, text: &str) {
         if text.is_empty() {
             return;
@@ -218,7 +220,7 @@ impl Page {
         }
     }
 
-    /// Where single-stepping could not be avoided the reason stands below; it is the slow kind.
+    /// Writes a probe. The reason for single-stepping, which is slow, stands below the probe.
     fn probe(&mut self, probe: &Probe, places: usize, hits: &str) {
         let symbol = match places {
             1 => shown(symbol(probe)).into_owned(),

@@ -1,13 +1,13 @@
-//! How long things take: histograms of the daemon.
+//! Durations: histograms of the daemon.
 
 use sampler_common::units::{grouped, human_cpu_time};
 use sampler_daemon::rpc::v1::Histogram;
 use serde_json::{Value, json};
 
-/// The share of values that lie below the time that is shown.
+/// The share of values that lie below the shown time.
 const QUANTILE: f64 = 0.99;
 
-/// As json has it: upper bounds with the number of values up to each.
+/// A histogram in JSON: upper bounds, with the number of values up to each bound.
 pub(super) fn object(of: &Histogram) -> Value {
     let buckets = of.bounds.iter().zip(&of.cumulative);
     json!({
@@ -19,7 +19,7 @@ pub(super) fn object(of: &Histogram) -> Value {
     })
 }
 
-/// In one sentence; `None` where nothing has been timed yet.
+/// All durations in one sentence; `None` if nothing has been timed yet.
 pub(super) fn text(all: &[Histogram]) -> Option<String> {
     let times = all.iter().filter(|of| of.count > 0 && of.name.ends_with("_seconds"));
     let each = times.filter_map(|of| {
@@ -38,7 +38,8 @@ pub(super) fn text(all: &[Histogram]) -> Option<String> {
     (!each.is_empty()).then(|| format!("{} (99 % of them)", each.join(", ")))
 }
 
-/// The first bound that [`QUANTILE`] values keep; `None`: none.
+/// Returns the smallest bound that at least [`QUANTILE`] of the values keep; `None` if there is no
+/// such bound.
 fn within(of: &Histogram) -> Option<f64> {
     let enough = of.count as f64 * QUANTILE;
     let kept = of.bounds.iter().zip(&of.cumulative).find(|(_, count)| **count as f64 >= enough);

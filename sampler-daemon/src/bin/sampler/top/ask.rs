@@ -1,4 +1,4 @@
-//! Asks samplerd, again and again, on behalf of the screen.
+//! Asks samplerd repeatedly, for the screen.
 
 use super::data::{Detail, DetailRequest, Snapshot};
 use super::model::{Answer, Question};
@@ -14,12 +14,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-/// Between two attempts to find somebody to ask.
+/// Time between two attempts to connect.
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
-/// Least rest after an answer, as a multiple of what it took: a screen is not to keep samplerd busy.
+/// Minimum pause after an answer, as a multiple of the time that the answer took. The screen must
+/// not keep samplerd busy.
 const MIN_REST_FACTOR: u32 = 4;
 
-/// Whom to ask, about which processes, how often.
+/// The address to ask, the processes to ask about, and the period.
 pub(super) struct Asker {
     pub(super) address: Address,
     pub(super) selector: ProcessSelector,
@@ -30,17 +31,17 @@ pub(super) struct Asker {
 
 /// Why there is no answer.
 enum Failure {
-    /// Nobody is there: connect again.
+    /// The connection is lost: connect again.
     Lost(anyhow::Error),
-    /// What was asked cannot be had, and why.
+    /// samplerd refused the request, and why.
     Refused(anyhow::Error),
 }
 
-/// The screen is gone.
+/// The screen is closed.
 struct ScreenClosed;
 
 impl Asker {
-    /// Asks until nobody listens any more.
+    /// Asks until the screen is closed.
     pub(super) async fn run(mut self, client: Client) {
         let mut client = Some(client);
         loop {
@@ -62,7 +63,7 @@ impl Asker {
         }
     }
 
-    /// Asks until the connection breaks; why it did.
+    /// Asks until the connection breaks. Returns why it broke.
     async fn ask(&mut self, mut client: Client) -> Result<anyhow::Error, ScreenClosed> {
         loop {
             let start = Instant::now();
@@ -82,7 +83,8 @@ impl Asker {
                     () = tokio::time::sleep_until(next), if !frozen => break,
                     changed = self.questions.changed() => changed.map_err(|_| ScreenClosed)?,
                 }
-                // Another process is shown at once; the rest has its time.
+                // A newly opened process is asked about at once. Everything else waits for the
+                // period.
                 let process = self.questions.borrow_and_update().process.clone();
                 if process == asked {
                     continue;
@@ -105,7 +107,7 @@ impl Asker {
         self.send(answer, Some(asked)).await
     }
 
-    /// Hands an answer on; the error of a connection that broke comes back.
+    /// Passes an answer to the screen. Returns the error if the connection broke.
     async fn send(
         &self,
         answer: Result<Answer, Failure>,
@@ -129,7 +131,7 @@ impl Asker {
         if is_lost { Failure::Lost(error) } else { Failure::Refused(error) }
     }
 
-    /// Everything at one moment.
+    /// Asks for the snapshot of all processes.
     async fn look(&self, client: &mut Client) -> Result<Answer, Failure> {
         let list = ListProcessesRequest {
             selector: Some(self.selector.clone()).filter(|of| *of != ProcessSelector::default()),
@@ -138,7 +140,8 @@ impl Asker {
         };
         let list = client.list_processes(list).await.map_err(|error| self.failure(&error))?;
         let status = client.status(StatusRequest {}).await.map_err(|error| self.failure(&error))?;
-        // One stack is named; totals are of all, what is held included. Kind live is refused where frees are not followed.
+        // The profile needs only its totals, so one stack is requested. They include held bytes.
+        // Kind live is refused if frees are not followed.
         let request = GetProfileRequest {
             kind: v1::Kind::Alloc.into(),
             pids: self.selector.pids.clone(),
@@ -157,7 +160,8 @@ impl Asker {
         (selector != ProcessSelector::default()).then_some(selector)
     }
 
-    /// The profile of a process; all of it since attach where windows are refused.
+    /// Asks for the profile of a process. If windows are refused, the profile covers everything
+    /// since the attach.
     async fn profile(&self, client: &mut Client, asked: &DetailRequest) -> Result<Answer, Failure> {
         let request = |window: Option<Duration>| GetProfileRequest {
             kind: kind_to_wire(asked.kind).into(),
@@ -177,7 +181,7 @@ impl Asker {
         Ok(Answer::Detail(Box::new(detail)))
     }
 
-    /// A profile, read beside the screen's thread: a large one takes its time.
+    /// Asks for a profile and decodes it on another thread, because a large profile takes time.
     async fn answered(
         &self,
         client: &mut Client,

@@ -1,6 +1,7 @@
-//! The columns of each list: what they are called, how wide they are, and from which width of the terminal on they are there.
+//! The columns of each list: their names, their widths, and the terminal width from which they are
+//! shown.
 
-/// What a column shows.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Pid,
@@ -31,9 +32,9 @@ pub(super) enum Column {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) column: Column,
-    /// Columns of the terminal; 0: what the others leave.
+    /// The width in characters; 0: all the space that the other columns leave.
     width: usize,
-    /// Only on a terminal at least so wide.
+    /// The minimum width of the terminal. On a narrower terminal the column is hidden.
     from: usize,
 }
 
@@ -41,7 +42,7 @@ const fn spec(column: Column, width: usize, from: usize) -> Spec {
     Spec { column, width, from }
 }
 
-/// Of the list of processes.
+/// The columns of the list of processes.
 pub(super) const PROCESSES: &[Spec] = &[
     spec(Column::Pid, 7, 0),
     spec(Column::Rate, 8, 0),
@@ -60,7 +61,7 @@ pub(super) const PROCESSES: &[Spec] = &[
     spec(Column::Name, 0, 0),
 ];
 
-/// Of the functions of a process.
+/// The columns of the functions of a process.
 pub(super) const FUNCTIONS: &[Spec] = &[
     spec(Column::Own, 8, 0),
     spec(Column::OwnError, 5, 0),
@@ -73,7 +74,7 @@ pub(super) const FUNCTIONS: &[Spec] = &[
     spec(Column::Place, 16, 72),
 ];
 
-/// Of its stacks.
+/// The columns of the stacks of a process.
 pub(super) const STACKS: &[Spec] = &[
     spec(Column::Total, 8, 0),
     spec(Column::TotalError, 5, 0),
@@ -83,7 +84,7 @@ pub(super) const STACKS: &[Spec] = &[
 ];
 
 impl Column {
-    /// What stands above it, where it is by the second and where it is not.
+    /// Returns the heading. It differs if the column's numbers are per second.
     pub(super) fn head(self, is_rate: bool) -> &'static str {
         match self {
             Column::Pid => "PID",
@@ -113,7 +114,7 @@ impl Column {
         }
     }
 
-    /// What it is called in the menu; `None`: nothing is sorted by it.
+    /// Returns the column's name in the menu; `None` if no list can be sorted by the column.
     pub(super) fn in_menu(self, is_rate: bool) -> Option<&'static str> {
         match self {
             Column::History
@@ -128,17 +129,18 @@ impl Column {
         }
     }
 
-    /// Whether texts are read from the left, and the smallest comes first.
+    /// Whether the column is text: left-aligned, and sorted from the smallest.
     pub(super) fn is_text(self) -> bool {
         matches!(self, Column::Name | Column::Place)
     }
 }
 
-/// Those that there are on a terminal of this width, with their widths; one blank is between any two.
+/// Returns the columns that a terminal of this width shows, with their widths. One blank is between
+/// two columns.
 pub(super) fn fitting(specs: &[Spec], width: usize) -> Vec<(Column, usize)> {
     let there = || specs.iter().filter(|spec| spec.from <= width);
     let taken: usize = there().map(|spec| spec.width + 1).sum();
-    // The place of a function grows with the terminal.
+    // The place column of a function grows with the terminal.
     let extra = if width > 100 { (width - 100) / 3 } else { 0 };
     let with_place = there().any(|spec| spec.column == Column::Place);
     let rest = (width + 1).saturating_sub(taken + if with_place { extra } else { 0 });

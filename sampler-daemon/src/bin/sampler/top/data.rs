@@ -1,4 +1,4 @@
-//! What samplerd has said, checked: all that the screen is made of.
+//! samplerd's answers, checked. The screen is drawn from them alone.
 
 use super::rows::Functions;
 use sampler_common::cost::{Range, Report};
@@ -11,7 +11,7 @@ use sampler_daemon::rpc::convert::quantities_from_wire;
 use sampler_daemon::rpc::v1;
 use std::time::Duration;
 
-/// The daemon itself.
+/// The daemon.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Daemon {
     pub(super) version: String,
@@ -23,13 +23,13 @@ pub(super) struct Daemon {
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) pid: u32,
-    /// Fit for a terminal.
+    /// The name, made safe for terminals.
     pub(super) name: String,
     pub(super) attached_unix_ns: u64,
-    /// `None` where it is not counted: it samples by itself, or is seen in windows only.
+    /// Exact totals; `None` if the process samples by itself, or is seen only in windows.
     pub(super) exact: Option<Exact>,
     pub(super) held: Option<Held>,
-    /// Share of its CPU time that was spent in probes, since attach.
+    /// Share of the CPU time that was spent in probes, since the attach.
     pub(super) cost: Option<Range>,
     pub(super) resident: Option<u64>,
     pub(super) samples: u64,
@@ -37,40 +37,40 @@ pub(super) struct Process {
     pub(super) interval_bytes: u64,
 }
 
-/// What is held.
+/// Held memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) bytes: Estimate,
     pub(super) objects: Estimate,
 }
 
-/// Everything at one moment.
+/// The daemon and all processes at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     pub(super) daemon: Daemon,
-    /// When exact totals were read, by samplerd's `CLOCK_MONOTONIC`.
+    /// The time at which the exact totals were read, by samplerd's `CLOCK_MONOTONIC`.
     pub(super) time_ns: u64,
     pub(super) processes: Vec<Process>,
-    /// Processes that have exited.
+    /// Number of processes that have exited.
     pub(super) exited: u64,
-    /// Of all processes that are counted, exited ones included.
+    /// Exact totals of all counted processes, including exited ones.
     pub(super) exact: Exact,
-    /// Of all together; `None` where frees are not followed.
+    /// Held memory of all processes; `None` if frees are not followed.
     pub(super) held: Option<Held>,
-    /// Of all together.
+    /// Cost of all processes.
     pub(super) cost: Option<Report>,
     pub(super) lost: Vec<Lost>,
     /// Mean bytes between samples.
     pub(super) interval_bytes: u64,
 }
 
-/// What is asked of one process.
+/// A request for the profile of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DetailRequest {
     pub(super) pid: u32,
     pub(super) attached_unix_ns: u64,
     pub(super) kind: Kind,
-    /// How far back; `None`: since attach.
+    /// The length of the window; `None`: since the attach.
     pub(super) window: Option<Duration>,
 }
 
@@ -79,15 +79,16 @@ pub(super) struct DetailRequest {
 pub(super) struct Detail {
     pub(super) asked: DetailRequest,
     pub(super) profile: Profile,
-    /// Length of the window, where its numbers are shown by the second.
+    /// The length of the window, if the numbers are shown per second.
     pub(super) seconds: Option<f64>,
-    /// Why it is not quite what was asked for.
+    /// Why the profile is not exactly what was requested.
     pub(super) note: Option<String>,
     pub(super) functions: Functions,
 }
 
 impl Snapshot {
-    /// From three answers. The profile is of everything, with any number of stacks.
+    /// Makes a snapshot of three answers. The profile covers all processes, with any number of
+    /// stacks.
     pub(super) fn of(
         status: v1::StatusResponse,
         list: v1::ListProcessesResponse,
@@ -129,7 +130,7 @@ impl Snapshot {
     }
 }
 
-/// Frees are seen, and not in windows only.
+/// Whether frees are seen, and not only in windows.
 fn is_followed(live_tracking: bool, profile: &Profile) -> bool {
     live_tracking && profile.reference.clusters.is_empty()
 }
@@ -139,7 +140,7 @@ fn process(of: v1::Process, live_tracking: bool) -> Result<Process, String> {
         of.exact.map(|of| Exact { alloc_objects: of.alloc_objects, alloc_space: of.alloc_space });
     let totals = of.totals.as_ref().map(|of| quantities_from_wire(of, Confidence::DEFAULT));
     let totals = totals.transpose().map_err(|error| format!("pid {}: {error}", of.pid))?;
-    // In windows there are no exact totals, and frees are not followed.
+    // In window mode there are no exact totals, and frees are not followed.
     let follows = live_tracking && (exact.is_some() || of.samples_itself);
     let held = totals
         .filter(|_| follows)
@@ -163,10 +164,10 @@ fn process(of: v1::Process, live_tracking: bool) -> Result<Process, String> {
 }
 
 impl Detail {
-    /// From an answer.
+    /// Makes the details of an answer.
     pub(super) fn of(asked: DetailRequest, profile: Profile, note: Option<String>) -> Detail {
         let seconds = profile.window.filter(|_| asked.kind == Kind::Alloc).map(|window| {
-            // Before it was attached nothing of it was seen.
+            // Nothing was seen of the process before its attach.
             let start = window.start_unix_ns.max(asked.attached_unix_ns);
             window.end_unix_ns.saturating_sub(start) as f64 / 1e9
         });
@@ -179,24 +180,25 @@ impl Detail {
         }
     }
 
-    /// An estimate of the profile as it is shown: by the second where it is of a window. The window's length is known exactly.
+    /// Returns an estimate as it is shown: per second if the profile covers a window. The window's
+    /// length is exact.
     pub(super) fn shown(&self, of: Estimate) -> Estimate {
         let by = 1.0 / self.seconds.unwrap_or(1.0);
         Estimate { value: of.value * by, low: of.low * by, high: of.high * by, ..of }
     }
 
-    /// One of its stacks.
+    /// Returns the estimate of one stack.
     pub(super) fn of_stack(&self, index: usize) -> Estimate {
         self.shown(self.profile.stacks[index].quantities.space(self.profile.kind).estimate)
     }
 
-    /// What was allocated, where that was counted; by the second where it is of a window.
+    /// Returns the exact allocated bytes, if known; per second if the profile covers a window.
     pub(super) fn exact(&self) -> Option<f64> {
         let exact = self.profile.exact.filter(|_| self.asked.kind == Kind::Alloc)?;
         Some(exact.alloc_space as f64 / self.seconds.unwrap_or(1.0))
     }
 
-    /// Everything in it.
+    /// Returns the estimate of the whole profile.
     pub(super) fn total(&self) -> Estimate {
         self.shown(self.profile.totals.space(self.profile.kind).estimate)
     }

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-/// Values that are kept: as many as the widest column shows.
+/// Maximum number of kept values: the width of the widest column.
 const MAX_VALUES: usize = 64;
-/// From nothing to the largest value that is shown.
+/// The bars, from zero to the largest shown value.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Values, one for each look at the process.
+/// Values, one for each snapshot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History(VecDeque<f64>);
 
@@ -20,8 +20,9 @@ impl History {
         self.0.push_back(value);
     }
 
-    /// The latest values in so many columns, the newest on the right; a blank where there was none yet. The largest
-    /// that is shown is a full bar: it shows the shape, the number beside it the size.
+    /// Draws the latest values in `columns` columns, the newest on the right. A missing value is a
+    /// blank. The largest shown value is a full bar. The bars show the shape; the number beside
+    /// them shows the size.
     pub(super) fn bars(&self, columns: usize) -> String {
         let shown = self.0.iter().skip(self.0.len().saturating_sub(columns));
         let largest = shown.clone().fold(0.0, |largest: f64, value| largest.max(*value));

@@ -1,6 +1,7 @@
-//! `sampler top`: the processes that allocate, and what in them does, as it happens.
+//! `sampler top`: the processes that allocate, and their allocating code, live.
 //!
-//! [`ask`] asks samplerd, [`model`] is the state and what keys do to it, [`view`] draws it; here they are put together.
+//! [`ask`] asks samplerd. [`model`] is the state and what keys do to it. [`view`] draws the state.
+//! This module connects the three.
 
 mod ask;
 mod columns;
@@ -28,9 +29,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use view::Theme;
 
-/// Answers that wait for the screen to be drawn.
+/// Maximum number of answers that wait to be drawn.
 const BACKLOG: usize = 4;
-/// The screen shows how long it has waited.
+/// Period of redrawing. The screen shows how long it has waited.
 const TICK: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(address: &Address, verb: TopVerb) -> Result<ExitCode> {
@@ -42,7 +43,8 @@ pub(crate) async fn run(address: &Address, verb: TopVerb) -> Result<ExitCode> {
     if !page::can_redraw(&std::io::stdout()) {
         bail!("top needs a terminal that can move its cursor (set TERM; or sampler watch)");
     }
-    // Before the screen is taken: that nobody listens is said as every verb says it.
+    // The connection is made before the screen is taken over, so that a failure is reported as by
+    // every verb.
     let client = connect::client(address).await?;
     let (question, questions) = watch::channel(Question::default());
     let (answers, answered) = mpsc::channel(BACKLOG);
@@ -61,7 +63,7 @@ pub(crate) async fn run(address: &Address, verb: TopVerb) -> Result<ExitCode> {
     ended
 }
 
-/// Draws, and takes keys and answers, until the end.
+/// Draws, and handles keys and answers, until the end.
 async fn shown(
     mut screen: Screen,
     verb: &TopVerb,
@@ -89,7 +91,7 @@ async fn shown(
                         Outcome::Quit => return Ok(ExitCode::SUCCESS),
                         Outcome::Suspend => screen.lend(suspend)?,
                     },
-                    // Drawing asks for the size.
+                    // Drawing reads the size of the terminal.
                     _ => {}
                 }
             }
@@ -107,13 +109,13 @@ async fn shown(
     }
 }
 
-/// Stops this process, as the shell expects of Ctrl-Z, until it is continued.
+/// Stops this process until it is continued, as the shell expects for Ctrl-Z.
 fn suspend() {
-    // Of this very process; it cannot fail.
+    // Sending a signal to this very process cannot fail.
     let _ = kill_process(getpid(), Signal::TSTP);
 }
 
-/// Signals that end this, once the terminal is given back.
+/// Signals that end this process after the terminal is restored.
 struct Ends {
     terminate: unix::Signal,
     interrupt: unix::Signal,

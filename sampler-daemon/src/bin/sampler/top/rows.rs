@@ -5,26 +5,26 @@ use sampler_common::encode::text::layout::columns;
 use sampler_common::estimate::{Estimate, Row};
 use sampler_common::profile::{self, Profile, functions, leaf_first, own_frame};
 
-/// Callers in the line of a stack; a line has no room for more.
+/// Maximum number of callers in the line of a stack. A line has no room for more.
 const MAX_CALLERS: usize = 16;
 
-/// A function, or a stack by the frames of it.
+/// A function, or a stack by its frames: pairs of name and place.
 pub(super) type Key = Vec<(String, String)>;
 
 /// A function.
 #[derive(Clone, Debug)]
 pub(super) struct Function {
-    /// Fit for a terminal, as is its place.
+    /// The name. Name and place are made safe for terminals.
     pub(super) name: String,
-    /// File and line of where most is allocated in it.
+    /// File and line at which the function allocates most.
     pub(super) place: String,
-    /// What is allocated by itself.
+    /// What the function itself allocates.
     pub(super) own: f64,
-    /// And by all that it calls.
+    /// What the function and all its callees allocate.
     pub(super) total: f64,
-    /// Stacks that it is in.
+    /// Indices of the stacks that contain the function.
     pub(super) stacks: Vec<usize>,
-    /// Those of them that it allocates itself.
+    /// Indices of the stacks in which the function itself allocates.
     own_stacks: Vec<usize>,
 }
 
@@ -51,23 +51,24 @@ impl Function {
         vec![(self.name.clone(), self.place.clone())]
     }
 
-    /// Whether it is the function of this key.
+    /// Whether `key` is the function's key.
     pub(super) fn is(&self, key: &Key) -> bool {
         matches!(&key[..], [(name, place)] if *name == self.name && *place == self.place)
     }
 
-    /// What is allocated by itself, with its interval; `None` where it only calls.
+    /// Returns what the function itself allocates, with its interval; `None` if the function only
+    /// calls others.
     pub(super) fn own_of(&self, detail: &Detail) -> Option<Estimate> {
         (!self.own_stacks.is_empty()).then(|| sum(detail, &self.own_stacks))
     }
 
-    /// All of it, with its interval.
+    /// Returns what the function and its callees allocate, with its interval.
     pub(super) fn total_of(&self, detail: &Detail) -> Estimate {
         sum(detail, &self.stacks)
     }
 }
 
-/// Moments are summed first; the interval is made of the sums.
+/// The moments are summed first; then the interval is made of the sums.
 fn sum(detail: &Detail, stacks: &[usize]) -> Estimate {
     let mut row = Row::default();
     stacks.iter().for_each(|index| row.add(&detail.profile.stacks[*index].row));
@@ -75,7 +76,7 @@ fn sum(detail: &Detail, stacks: &[usize]) -> Estimate {
     detail.shown(quantities.space(detail.profile.kind).estimate)
 }
 
-/// Name and place of each frame of a stack, leaf first, fit for a terminal.
+/// Returns name and place of each frame of a stack, leaf first, safe for terminals.
 pub(super) fn frames(profile: &Profile, stack: usize) -> Key {
     named(profile, stack).collect()
 }
@@ -85,27 +86,27 @@ fn named(profile: &Profile, stack: usize) -> impl Iterator<Item = (String, Strin
     frames.map(|frame| (frame.name().into_owned(), frame.place()))
 }
 
-/// Where the stack of these frames is: what was opened is found again in the next profile.
+/// Returns the index of the stack with these frames. An open stack is so found in the next profile.
 pub(super) fn find(profile: &Profile, frames: &Key) -> Option<usize> {
     (0..profile.stacks.len()).find(|stack| is_of(profile, *stack, frames))
 }
 
-/// Whether a stack is of these frames.
+/// Whether a stack has these frames.
 pub(super) fn is_of(profile: &Profile, stack: usize, frames: &Key) -> bool {
     named(profile, stack).eq(frames.iter().cloned())
 }
 
-/// What is shown of a stack in one line: where it allocates, and who called that.
+/// Returns a stack as one line: the allocating function, then its callers.
 pub(super) fn title(profile: &Profile, index: usize) -> String {
     let stack = &profile.stacks[index];
     let frames = leaf_first(profile, stack).skip(own_frame(profile, stack)).take(MAX_CALLERS);
     let mut names: Vec<String> = frames.map(|frame| frame.name().into_owned()).collect();
-    // Inlined into itself, or recursive: once is enough here.
+    // A function that is recursive, or inlined into itself, is shown once.
     names.dedup();
     if names.is_empty() { "[no stack]".to_owned() } else { names.join(" ← ") }
 }
 
-/// The frames of a stack in lines of `width` columns: names whole, over as many lines as they take.
+/// Returns the frames of a stack as lines of `width` columns. Long names continue on further lines.
 pub(super) fn frame_lines(frames: &Key, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, (name, place)) in frames.iter().enumerate() {

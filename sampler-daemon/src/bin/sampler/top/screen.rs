@@ -1,14 +1,15 @@
-//! The terminal: taken over, and given back as it was, however this ends.
+//! The terminal: taken over, and always restored.
 
 use anyhow::{Context as _, Result};
 use ratatui::crossterm::event::{self, Event};
 use ratatui::{DefaultTerminal, Frame};
 use tokio::sync::mpsc;
 
-/// Events that wait for the screen to be drawn.
+/// Maximum number of events that wait to be handled.
 const BACKLOG: usize = 64;
 
-/// A terminal that is ours until this is dropped. A panic gives it back before it says anything.
+/// A terminal that this process has taken over. Dropping the value restores the terminal. A panic
+/// restores it before its message.
 pub(super) struct Screen(Option<DefaultTerminal>);
 
 impl Screen {
@@ -24,7 +25,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Gives it back, and takes it again after `meanwhile`.
+    /// Restores the terminal, runs `meanwhile`, and takes the terminal over again.
     pub(super) fn lend(&mut self, meanwhile: impl FnOnce()) -> Result<()> {
         drop(self.0.take());
         ratatui::restore();
@@ -40,7 +41,8 @@ impl Drop for Screen {
     }
 }
 
-/// Keys and sizes as they come. The thread ends with the process: nothing wakes it but a key.
+/// Returns the stream of keys and sizes. Its thread ends with the process, because only an event
+/// wakes the thread.
 pub(super) fn events() -> mpsc::Receiver<std::io::Result<Event>> {
     let (sender, receiver) = mpsc::channel(BACKLOG);
     std::thread::spawn(move || {

@@ -1,13 +1,13 @@
 //! The marked line of a list, and the part of the list that is on the screen.
 
-/// Where in a list one is.
+/// A position in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::top) struct Cursor<Key> {
-    /// The marked line.
+    /// The index of the marked line.
     pub(in crate::top) at: usize,
-    /// The first line on the screen.
+    /// The index of the first line on the screen.
     pub(in crate::top) first: usize,
-    /// What is marked, once somebody has chosen it: it stays so when the order changes.
+    /// The marked item, once the user has chosen it. It stays marked when the order changes.
     pub(in crate::top) item: Option<Key>,
 }
 
@@ -18,7 +18,7 @@ impl<Key> Default for Cursor<Key> {
 }
 
 impl<Key: PartialEq> Cursor<Key> {
-    /// Puts it where its item is now, in a list of `length` lines of which `height` are on the screen.
+    /// Moves the mark to its item, in a list of `length` lines of which `height` are on the screen.
     pub(in crate::top) fn settle(
         &mut self,
         length: usize,
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!((cursor.at, cursor.first), (3, 2));
         cursor.settle(1, 2, list("b"));
         assert_eq!((cursor.at, cursor.first), (0, 0));
-        // Gone: the line stays.
+        // The item is gone: the line number stays.
         cursor = Cursor { at: 2, first: 1, item: Some('b') };
         cursor.settle(3, 2, list("xyz"));
         assert_eq!((cursor.at, cursor.first), (2, 1));

@@ -1,26 +1,26 @@
-//! What keys do; they are those of htop, where it has the like.
+//! The effect of keys. The keys are those of htop, if htop has a similar function.
 
 use super::{Item, List, Model, Opened, Over, Page, Prompt, WINDOWS};
 use crate::top::columns::Column;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use sampler_common::profile::Kind;
 
-/// What is to happen after a key.
+/// What happens after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::top) enum Outcome {
-    /// It goes on.
+    /// The program goes on.
     Stay,
-    /// The end.
+    /// The program ends.
     Quit,
-    /// Back to the shell, until it is continued.
+    /// The process is suspended until the shell continues it.
     Suspend,
 }
 
-/// Characters that a prompt takes.
+/// Maximum number of characters in a prompt.
 const LONGEST_TEXT: usize = 60;
 
 impl Model {
-    /// A key was pressed.
+    /// Handles a key.
     pub(in crate::top) fn key(&mut self, key: KeyEvent) -> Outcome {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             match key.code {
@@ -45,7 +45,7 @@ impl Model {
         outcome
     }
 
-    /// The terminal has another size.
+    /// Handles a new size of the terminal.
     pub(in crate::top) fn resized(&mut self, size: (u16, u16)) {
         self.size = size;
         self.settle();
@@ -108,11 +108,12 @@ impl Model {
         let item = lines.get(at).and_then(|line| self.item(*line));
         let cursor = &mut self.page_mut().cursor;
         cursor.at = at;
-        // At the top one sees who is first, whoever that is.
+        // At the top no item is kept, so that the mark stays on the first line, whichever item that
+        // is.
         cursor.item = item.filter(|_| at > 0);
     }
 
-    /// The mark stays on what it is on.
+    /// Keeps the mark on its item.
     pub(super) fn settle(&mut self) {
         let lines = self.lines();
         let height = self.height();
@@ -142,7 +143,7 @@ impl Model {
             (List::Stacks(_), Some(Item::Stack(key))) => List::Frames(key),
             _ => return,
         };
-        // What is opened is what is marked, when one comes back.
+        // When the user comes back, the opened item is marked.
         let item = self.item(line);
         self.page_mut().cursor.item = item;
         self.pages.push(Page::of(list));
@@ -159,7 +160,7 @@ impl Model {
         }
     }
 
-    /// Functions instead of stacks, and the other way round.
+    /// Switches between functions and stacks.
     fn other_list(&mut self) {
         let list = match self.page().list {
             List::Functions => List::Stacks(None),
@@ -174,7 +175,7 @@ impl Model {
         self.asked_at = self.now;
     }
 
-    /// Columns that the page can be sorted by.
+    /// Returns the columns that the page can be sorted by.
     pub(in crate::top) fn choices(&self) -> Vec<Column> {
         let columns = self.page().specs().iter().map(|spec| spec.column);
         columns.filter(|column| column.in_menu(false).is_some()).collect()
@@ -246,7 +247,7 @@ impl Model {
         }
     }
 
-    /// Marks the next line with the text that is searched, from `ahead` lines after the mark on.
+    /// Marks the next line that contains the searched text, starting `ahead` lines after the mark.
     fn find(&mut self, ahead: usize) {
         let lines = self.lines();
         let wanted = self.search.to_lowercase();
@@ -262,7 +263,7 @@ impl Model {
     }
 }
 
-/// Alloc, live, peak, and again.
+/// Returns the next kind: alloc, live, peak, and alloc again.
 fn next(kind: Kind) -> Kind {
     match kind {
         Kind::Alloc => Kind::Live,

@@ -1,4 +1,4 @@
-//! The lines of the page: which, and in which order.
+//! The lines of the page and their order.
 
 use super::{Item, List, Model, Page};
 use crate::top::columns::Column;
@@ -8,7 +8,7 @@ use sampler_common::profile::Kind;
 use std::cmp::Ordering;
 
 impl Model {
-    /// The lines of the page as indices: of processes, functions or stacks, or of frames.
+    /// Returns the lines of the page as indices of processes, functions, stacks or frames.
     pub(in crate::top) fn lines(&self) -> Vec<usize> {
         let page = self.page();
         let mut lines: Vec<usize> = match &page.list {
@@ -22,7 +22,7 @@ impl Model {
             lines.retain(|line| self.text_of(page, *line).contains(&wanted));
         }
         let sorted = self.sorted();
-        // Stable: equal ones stay as samplerd has them.
+        // The sort is stable: equal lines keep samplerd's order.
         lines.sort_by(|a, b| self.compared(page, sorted, *a, *b));
         if page.reversed {
             lines.reverse();
@@ -30,7 +30,7 @@ impl Model {
         lines
     }
 
-    /// What the page is sorted by.
+    /// Returns the column that the page is sorted by.
     pub(in crate::top) fn sorted(&self) -> Column {
         let page = self.page();
         page.sorted.unwrap_or(match (&page.list, self.kind) {
@@ -45,7 +45,7 @@ impl Model {
         self.look.as_ref().map_or(&[], |look| &look.processes)
     }
 
-    /// The stack that is open, as lines.
+    /// Returns the open stack as lines.
     pub(in crate::top) fn frame_lines(&self, frames: &rows::Key) -> Vec<String> {
         rows::frame_lines(frames, usize::from(self.size.0))
     }
@@ -57,7 +57,7 @@ impl Model {
         found.map_or(Vec::new(), |of| of.stacks.clone())
     }
 
-    /// What a line is about.
+    /// Returns the item of a line.
     pub(super) fn item(&self, line: usize) -> Option<Item> {
         match self.page().list {
             List::Processes => Some(Item::Process(self.processes().get(line)?.pid)),
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Whether a line is about this.
+    /// Whether `item` is the item of a line.
     pub(super) fn is_item(&self, line: usize, item: &Item) -> bool {
         match (item, self.detail()) {
             (Item::Process(pid), _) => self.processes().get(line).is_some_and(|of| of.pid == *pid),
@@ -79,7 +79,7 @@ impl Model {
         }
     }
 
-    /// What filters and searches look into, in lower case.
+    /// Returns the text that filters and searches use, in lower case.
     pub(super) fn text_of(&self, page: &Page, line: usize) -> String {
         let of_stack = |of: &Detail| {
             let frames = rows::frames(&of.profile, line).into_iter();
@@ -121,13 +121,13 @@ impl Model {
             (List::Stacks(_), Some(detail)) if by == Column::Samples => {
                 samples(detail, b).cmp(&samples(detail, a))
             }
-            // The order of the profile is that of their bytes.
+            // The profile's order is that of the bytes.
             _ => a.cmp(&b),
         }
     }
 
     fn number(&self, of: &Process, column: Column) -> f64 {
-        // What is not known comes last.
+        // Unknown numbers come last.
         const UNKNOWN: f64 = -1.0;
         let rate = self.rates.of(of.pid).and_then(|of| of.rate);
         let number = match column {
@@ -164,7 +164,7 @@ fn of_function(a: &Function, b: &Function, by: Column, detail: &Detail) -> Order
     first.then_with(|| a.name.cmp(&b.name))
 }
 
-/// Samples of a stack.
+/// Returns the number of samples of a stack.
 fn samples(detail: &Detail, stack: usize) -> u64 {
     let profile = &detail.profile;
     profile.stacks[stack].quantities.space(profile.kind).estimate.samples

@@ -1,4 +1,5 @@
-//! The state of the screen: what is known, what is looked at, and what keys do. Pure: time and answers are given to it.
+//! The state of the screen: the data, the shown page, and the effect of keys. Pure: its caller
+//! passes time and answers.
 
 mod cursor;
 mod keys;
@@ -18,12 +19,13 @@ use sampler_common::profile::Kind;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Lines of the screen that are not the list: three of the head, a title, the names of columns, the keys.
+/// Lines of the screen outside the list: three for the head, one each for the title, the headings
+/// and the keys.
 pub(super) const OTHER_LINES: usize = 6;
-/// Functions whose history is kept.
+/// Maximum number of functions whose history is kept.
 const MAX_HISTORIES: usize = 500;
 
-/// How far back allocations of a process are looked at; the last is since attach.
+/// Windows for the allocations of a process. The last one is everything since the attach.
 const WINDOWS: [Option<Duration>; 4] = [
     Some(Duration::from_secs(10)),
     Some(Duration::from_secs(60)),
@@ -34,26 +36,26 @@ const WINDOWS: [Option<Duration>; 4] = [
 /// What samplerd is to be asked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Question {
-    /// Of the process that is open.
+    /// The request for the open process.
     pub(super) process: Option<DetailRequest>,
-    /// Nothing again before something changes.
+    /// Whether nothing is asked again before something changes.
     pub(super) frozen: bool,
 }
 
-/// What samplerd said, or why it says nothing.
+/// samplerd's answer, or why there is none.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Everything at one moment.
+    /// All processes at one time.
     Snapshot(Box<Snapshot>),
-    /// The profile of the process that is open.
+    /// The profile of the open process.
     Detail(Box<Detail>),
-    /// Why there is none.
+    /// Why the requested profile is refused.
     Refused(DetailRequest, String),
-    /// There is nobody to ask.
+    /// Why samplerd cannot be reached.
     Lost(String),
 }
 
-/// A process that was opened.
+/// A process that the user has opened.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Opened {
     pub(super) pid: u32,
@@ -61,18 +63,18 @@ pub(super) struct Opened {
     attached_unix_ns: u64,
 }
 
-/// What is being typed.
+/// The purpose of the text that the user types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
     Search,
     Filter,
 }
 
-/// What lies over the list.
+/// A window over the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Help,
-    /// The columns to sort by, and which of them is marked.
+    /// The menu of columns to sort by. The number is the marked column.
     Menu(usize),
 }
 
@@ -86,16 +88,16 @@ pub(super) struct Model {
     pub(super) look: Option<Snapshot>,
     pub(super) rates: Rates,
     pub(super) detail: Option<Detail>,
-    /// Why there is no profile of what was asked.
+    /// A refused request, and why it was refused.
     pub(super) refused: Option<(DetailRequest, String)>,
-    /// Since when there is nobody to ask, and why.
+    /// Since when samplerd cannot be reached, and why.
     pub(super) lost: Option<(Duration, String)>,
-    /// When the profile that is shown was asked for.
+    /// The time of the last change of the requested profile.
     pub(super) asked_at: Duration,
     pub(super) opened: Option<Opened>,
     pub(super) kind: Kind,
     window: usize,
-    /// The way to what is shown; never empty.
+    /// The pages from the first to the shown one; never empty.
     pages: Vec<Page>,
     pub(super) prompt: Option<Prompt>,
     pub(super) search: String,
@@ -127,7 +129,7 @@ impl Model {
         }
     }
 
-    /// The page that is shown.
+    /// Returns the shown page.
     pub(super) fn page(&self) -> &Page {
         &self.pages[self.pages.len() - 1]
     }
@@ -137,7 +139,7 @@ impl Model {
         &mut self.pages[last]
     }
 
-    /// What is to be asked for what is shown.
+    /// Returns what samplerd is to be asked for the shown page.
     pub(super) fn question(&self) -> Question {
         let process = self.opened.as_ref().map(|of| DetailRequest {
             pid: of.pid,
@@ -148,35 +150,35 @@ impl Model {
         Question { process, frozen: self.frozen }
     }
 
-    /// How far back one looks; `None`: since attach.
+    /// Returns the length of the window; `None`: since the attach.
     pub(super) fn window(&self) -> Option<Duration> {
         WINDOWS[self.window].filter(|_| self.kind == Kind::Alloc)
     }
 
-    /// The profile of what is looked at, if it is there.
+    /// Returns the profile for the shown page, if it has arrived.
     pub(super) fn detail(&self) -> Option<&Detail> {
         let asked = self.question().process;
         self.detail.as_ref().filter(|of| Some(&of.asked) == asked.as_ref())
     }
 
-    /// Why there is none.
+    /// Returns why the profile was refused, if it was.
     pub(super) fn refused(&self) -> Option<&str> {
         let asked = self.question().process;
         let refused = self.refused.as_ref().filter(|(of, _)| Some(of) == asked.as_ref());
         refused.map(|(_, why)| why.as_str())
     }
 
-    /// The history of a function of the process that is open.
+    /// Returns the history of a function of the open process.
     pub(super) fn history_of(&self, name: &str, place: &str) -> Option<&History> {
         self.histories.get(&(name.to_owned(), place.to_owned()))
     }
 
-    /// Lines of the list on the screen.
+    /// Returns the number of list lines on the screen.
     pub(super) fn height(&self) -> usize {
         usize::from(self.size.1).saturating_sub(OTHER_LINES)
     }
 
-    /// Takes in what samplerd said.
+    /// Handles an answer.
     pub(super) fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Lost(why) => {
@@ -206,7 +208,7 @@ impl Model {
         self.settle();
     }
 
-    /// Histories of the functions, as long as the same is looked at.
+    /// Extends the histories of the functions. A different request starts new histories.
     fn note(&mut self, detail: &Detail) {
         let same = self.detail.as_ref().is_some_and(|of| of.asked == detail.asked);
         let mut before = if same { std::mem::take(&mut self.histories) } else { HashMap::new() };

@@ -1,23 +1,23 @@
-//! A page: a list, what is marked in it, and what is left out of it.
+//! A page: a list, its marked line and its filter.
 
 use super::cursor::Cursor;
 use crate::top::columns::{Column, FUNCTIONS, PROCESSES, STACKS, Spec};
 use crate::top::rows;
 
-/// What a page lists.
+/// The list of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::top) enum List {
     /// All processes.
     Processes,
-    /// Functions of the process that was opened.
+    /// The functions of the open process.
     Functions,
-    /// Its stacks; those through a function, if one was opened.
+    /// The stacks of the open process; only those through a function, if one was opened.
     Stacks(Option<rows::Key>),
     /// The frames of one stack.
     Frames(rows::Key),
 }
 
-/// What a line is about.
+/// The item of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::top) enum Item {
     Process(u32),
@@ -25,16 +25,16 @@ pub(in crate::top) enum Item {
     Stack(rows::Key),
 }
 
-/// A list as it is looked at.
+/// A list with its cursor, filter and order.
 #[derive(Clone, Debug)]
 pub(in crate::top) struct Page {
     pub(in crate::top) list: List,
     pub(in crate::top) cursor: Cursor<Item>,
     /// Only lines with this text are shown.
     pub(in crate::top) filter: String,
-    /// What it is sorted by; `None`: what the kind suggests.
+    /// The column that the page is sorted by; `None`: the default of the kind.
     pub(in crate::top) sorted: Option<Column>,
-    /// The other way round.
+    /// Whether the order is reversed.
     pub(in crate::top) reversed: bool,
 }
 
@@ -44,7 +44,7 @@ impl Page {
         Page { list, cursor, filter: String::new(), sorted: None, reversed: false }
     }
 
-    /// Its columns; none where lines are text.
+    /// Returns the columns of the page; none if its lines are text.
     pub(in crate::top) fn specs(&self) -> &'static [Spec] {
         match self.list {
             List::Processes => PROCESSES,

@@ -1,11 +1,12 @@
-//! What is allocated in a second: differences of exact totals over the time between the moments at which they were read.
+//! Allocation rates: differences of exact totals, divided by the time between the reads of the
+//! totals.
 
 use crate::top::data::Snapshot;
 use crate::top::history::History;
 use sampler_common::profile::Exact;
 use std::collections::{HashMap, HashSet};
 
-/// By the second. Exact: counts of everything, and samplerd's own clock between them.
+/// A rate per second. It is exact: counts of all allocations, and samplerd's own clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::top) struct Rate {
     pub(in crate::top) bytes: f64,
@@ -22,20 +23,20 @@ impl Rate {
     }
 }
 
-/// The rate of a process now, and how its numbers went.
+/// The current rate of a process, and the history of its numbers.
 #[derive(Clone, Debug, Default)]
 pub(in crate::top) struct Course {
     pub(in crate::top) rate: Option<Rate>,
-    /// Bytes by the second.
+    /// Bytes per second.
     pub(in crate::top) allocated: History,
-    /// Bytes.
+    /// Held bytes.
     pub(in crate::top) held: History,
 }
 
-/// Rates of all.
+/// The rates of all processes.
 #[derive(Clone, Debug, Default)]
 pub(in crate::top) struct Rates {
-    /// Of all processes together.
+    /// The rate of all processes together.
     pub(in crate::top) all: Course,
     processes: HashMap<u32, Course>,
 }
@@ -45,9 +46,9 @@ impl Rates {
         self.processes.get(&pid)
     }
 
-    /// Goes from one look to the next.
+    /// Updates the rates from the snapshot `before` to the snapshot `now`.
     pub(super) fn look(&mut self, before: Option<&Snapshot>, now: &Snapshot) {
-        // Another samplerd counts from the beginning.
+        // A different samplerd counts from its own start.
         let before =
             before.filter(|of| of.daemon.pid == now.daemon.pid && of.time_ns < now.time_ns);
         if before.is_none() {
@@ -61,7 +62,7 @@ impl Rates {
             .collect();
         for process in &now.processes {
             let course = self.processes.entry(process.pid).or_default();
-            // One that was not there has allocated all of it since.
+            // A process that is new has allocated everything since the last snapshot.
             let was = earlier.get(&(process.pid, process.attached_unix_ns)).copied();
             let was = was.unwrap_or(Some(Exact::default()));
             course.rate = match (was, process.exact, seconds) {

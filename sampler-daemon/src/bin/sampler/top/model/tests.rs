@@ -1,4 +1,4 @@
-//! Answers, keys, and what becomes of them.
+//! Answers and keys, and the resulting state.
 
 use super::*;
 use crate::top::columns::Column;
@@ -28,7 +28,8 @@ fn estimate(value: f64) -> Estimate {
     }
 }
 
-/// A process that has allocated so many MiB in as many thousand objects, and holds a tenth of it.
+/// A process that has allocated `mebibytes` MiB in as many thousand objects, and holds a tenth of
+/// the bytes.
 pub(in crate::top) fn process(pid: u32, name: &str, mebibytes: u64) -> Process {
     let bytes = mebibytes << 20;
     Process {
@@ -47,7 +48,7 @@ pub(in crate::top) fn process(pid: u32, name: &str, mebibytes: u64) -> Process {
     }
 }
 
-/// Those processes, so many seconds after the start.
+/// A snapshot of `processes`, `seconds` after the start.
 pub(in crate::top) fn look(seconds: u64, processes: Vec<Process>) -> Answer {
     let all = processes.iter().filter_map(|of| of.exact);
     let exact = all.fold(Exact::default(), |sum, of| Exact {
@@ -77,7 +78,8 @@ pub(in crate::top) fn look(seconds: u64, processes: Vec<Process>) -> Answer {
     }))
 }
 
-/// A profile of three functions in two stacks, one with a name that would rewrite the screen.
+/// A profile of three functions in two stacks. One name would rewrite the screen if it were printed
+/// as it is.
 pub(in crate::top) fn detail(asked: DetailRequest) -> Answer {
     const INTERVAL: u64 = 512 << 10;
     let row = |size, samples| {
@@ -155,7 +157,7 @@ pub(in crate::top) fn typed(model: &mut Model, text: &str) {
     press(model, &keys);
 }
 
-/// Three processes, looked at twice, a second apart.
+/// A model with three processes, after two snapshots that are one second apart.
 pub(in crate::top) fn three() -> Model {
     let mut model = Model::new(Kind::Alloc, (80, 24));
     for (time, more) in [(1, 0), (2, 10)] {
@@ -198,7 +200,7 @@ fn a_process_that_came_has_allocated_all_of_it_since() {
     model.answered(with(vec![process(5, "new", 8)]));
     assert_eq!(model.rates.of(5).unwrap().rate.unwrap().bytes, f64::from(4 << 20));
     assert!(model.rates.of(4200).is_none(), "what is gone is forgotten");
-    // The pid of another process, and one that is not counted.
+    // A process that reuses a pid, and a process that is not counted.
     let other = Process { attached_unix_ns: 7, ..process(5, "other", 6) };
     let uncounted = Process { exact: None, ..process(6, "own", 6) };
     let Answer::Snapshot(mut next) = with(vec![other, uncounted]) else { unreachable!() };
@@ -206,7 +208,7 @@ fn a_process_that_came_has_allocated_all_of_it_since() {
     model.answered(Answer::Snapshot(next.clone()));
     assert_eq!(model.rates.of(5).unwrap().rate.unwrap().bytes, f64::from(3 << 20));
     assert_eq!(model.rates.of(6).unwrap().rate, None);
-    // Another samplerd has counted since another time.
+    // A different samplerd has counted since a different time.
     next.daemon.pid += 1;
     next.time_ns += SECOND;
     model.answered(Answer::Snapshot(next));
@@ -277,7 +279,7 @@ fn the_way_down_and_back() {
     };
     assert_eq!(names(&model)[0], "load_file(std::string const&)");
     assert_eq!(names(&model).last().unwrap(), "main", "it allocates nothing itself");
-    // By the second of a window of ten.
+    // Numbers are per second of a window of ten seconds.
     let detail_of = model.detail().unwrap();
     let whole = detail_of.profile.totals.alloc_space.estimate;
     assert!((detail_of.total().value - whole.value / 10.0).abs() < 1e-6);
@@ -291,7 +293,8 @@ fn the_way_down_and_back() {
     assert_eq!(model.page().list, List::Functions);
     press(&mut model, &[KeyCode::F(5)]);
     assert_eq!((&model.page().list, model.lines()), (&List::Stacks(None), vec![0, 1]));
-    // Another kind is another question; the answer to the last one is not shown for it.
+    // A different kind is a different question. The answer to the last question is not shown for
+    // it.
     press(&mut model, &[KeyCode::Tab]);
     assert_eq!(model.question().process.unwrap().kind, Kind::Live);
     assert!(model.detail().is_none());
@@ -310,7 +313,7 @@ fn what_is_frozen_does_not_change() {
     press(&mut model, &[KeyCode::Char(' ')]);
     model.answered(look(9, vec![]));
     assert_eq!((model.question().frozen, pids(&model).len()), (true, 3));
-    // What was not there yet comes all the same, once.
+    // An answer that was missing when the screen was frozen is still shown, once.
     press(&mut model, &[KeyCode::Enter]);
     let asked = model.question().process.unwrap();
     model.answered(detail(asked.clone()));

@@ -1,4 +1,4 @@
-//! The list: the names of its columns and its lines.
+//! The list: its headings and its lines.
 
 use super::cells::{self, Numbers, aligned};
 use super::{Theme, paint, put};
@@ -9,7 +9,7 @@ use ratatui::text::Span;
 use sampler_common::encode::text::layout::wrapped;
 use sampler_common::units::human_duration;
 
-/// The line that the names of columns are in.
+/// The line of the headings.
 const HEADS: u16 = 4;
 
 pub(super) fn draw(model: &Model, theme: Theme, buffer: &mut Buffer) {
@@ -110,7 +110,7 @@ fn is_error(column: Column) -> bool {
     column.head(false) == "±"
 }
 
-/// Why there is no line.
+/// Says why the list is empty.
 fn nothing(model: &Model) -> String {
     let page = model.page();
     if let Some(why) = model.refused().filter(|_| model.opened.is_some()) {

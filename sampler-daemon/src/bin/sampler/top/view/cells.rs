@@ -11,20 +11,20 @@ use sampler_common::encode::text::{samples, share};
 use sampler_common::estimate::{Estimate, plus_minus};
 use sampler_common::units::{human_bytes, human_count, short_bytes};
 
-/// Where a number is not known.
+/// The text for an unknown number.
 const UNKNOWN: &str = "-";
 
-/// `±5%`.
+/// Formats an error: `±5%`.
 pub(super) fn error(of: &Estimate) -> String {
     plus_minus(of)
 }
 
-/// Texts from the left, numbers from the right.
+/// Aligns texts left and numbers right.
 pub(super) fn aligned(text: &str, column: Column, width: usize) -> String {
     if column.is_text() { left(text, width) } else { right(text, width) }
 }
 
-/// Of a process.
+/// Formats a column of a process.
 pub(super) fn process(model: &Model, of: &Process, column: Column, width: usize) -> String {
     let course = model.rates.of(of.pid);
     let rate = course.and_then(|of| of.rate);
@@ -55,7 +55,7 @@ pub(super) fn process(model: &Model, of: &Process, column: Column, width: usize)
     }
 }
 
-/// Numbers of a function, made once for all columns.
+/// Numbers of a function, computed once for all columns.
 pub(super) struct Numbers {
     own: Option<Estimate>,
     total: Estimate,
@@ -67,7 +67,7 @@ impl Numbers {
     }
 }
 
-/// Of a function.
+/// Formats a column of a function.
 pub(super) fn function(
     model: &Model,
     detail: &Detail,
@@ -92,7 +92,7 @@ pub(super) fn function(
     }
 }
 
-/// Of a stack.
+/// Formats a column of a stack.
 pub(super) fn stack(detail: &Detail, index: usize, column: Column, width: usize) -> String {
     let space = detail.of_stack(index);
     match column {
@@ -105,7 +105,7 @@ pub(super) fn stack(detail: &Detail, index: usize, column: Column, width: usize)
     }
 }
 
-/// Of a chain of callers the beginning matters.
+/// Cuts a chain of callers at its end, because its beginning matters most.
 fn head(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();

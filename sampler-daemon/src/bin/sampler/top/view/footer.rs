@@ -1,4 +1,4 @@
-//! The last line: what keys do, or what is being typed.
+//! The last line: the keys, or the text that the user types.
 
 use super::{Theme, put};
 use crate::top::model::{List, Model, Prompt};

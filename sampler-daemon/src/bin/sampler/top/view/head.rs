@@ -1,4 +1,5 @@
-//! The lines above the list: the daemon, all processes together, what it costs, and what the page shows.
+//! The lines above the list: the daemon, all processes together, the cost, and the title of the
+//! page.
 
 use super::Theme;
 use super::cells::error;
@@ -17,7 +18,7 @@ use sampler_common::units::{
     grouped, human_bytes, human_count, human_cpu_time, human_duration, short_bytes,
 };
 
-/// Columns of a history, and of a wide one.
+/// Widths of a history: narrow and wide.
 const HISTORY: (usize, usize) = (8, 24);
 
 pub(super) fn draw(model: &Model, theme: Theme, buffer: &mut Buffer) {
@@ -89,7 +90,7 @@ fn totals(model: &Model, look: &Snapshot, width: usize, theme: Theme) -> Vec<Spa
     spans
 }
 
-/// Nothing is nothing, without an error.
+/// Adds the error to a number. A zero has no error.
 fn with_error(number: String, of: &Estimate) -> String {
     format!("{number} {}", error(of)).trim_end().to_owned()
 }
@@ -125,7 +126,7 @@ fn cost(look: &Snapshot, theme: Theme) -> Vec<Span<'static>> {
     spans
 }
 
-/// What the page shows, which kind it is of, and what is left out of it.
+/// Returns the title of the page, its kind and its filter.
 fn title(model: &Model, theme: Theme) -> Vec<Span<'static>> {
     let mut spans = Vec::new();
     for kind in [Kind::Alloc, Kind::Live, Kind::Peak] {
@@ -154,12 +155,12 @@ fn title(model: &Model, theme: Theme) -> Vec<Span<'static>> {
     if !page.filter.is_empty() {
         spans.push(Span::styled(format!("  only \"{}\"", shown(&page.filter)), theme.warning()));
     }
-    // Last: on a narrow terminal the filter is what must be seen.
+    // The number comes last: on a narrow terminal the filter must stay visible.
     spans.push(Span::raw(of_profile(model)));
     spans
 }
 
-/// The number that the page is about.
+/// Returns the number that the page is about.
 fn of_profile(model: &Model) -> String {
     let Some(detail) = model.detail() else { return String::new() };
     let total = match &model.page().list {
@@ -175,7 +176,7 @@ fn of_profile(model: &Model) -> String {
     let Some(total) = total else { return ", no sample of it is left".to_owned() };
     let is_whole = matches!(&model.page().list, List::Functions | List::Stacks(None));
     let (value, error) = match detail.exact().filter(|_| is_whole) {
-        // Counted: there is nothing to be off by.
+        // A counted number has no error.
         Some(exact) => (exact, String::new()),
         None => (total.value, with_error(String::new(), &total)),
     };

@@ -1,4 +1,4 @@
-//! The screen: the state, drawn. Pure: no terminal, no time.
+//! Drawing of the state. Pure: no terminal, no time.
 
 mod body;
 mod cells;
@@ -17,7 +17,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-/// Smaller terminals show that instead.
+/// The smallest size. A smaller terminal shows this size instead of the page.
 const SMALLEST: (u16, u16) = (40, OTHER_LINES as u16 + 2);
 
 /// Draws everything.
@@ -39,7 +39,7 @@ pub(super) fn draw(model: &Model, theme: Theme, buffer: &mut Buffer) {
     }
 }
 
-/// A line of the screen; what does not fit is cut.
+/// Draws a line of the screen, cut at the right edge.
 fn put(buffer: &mut Buffer, line: u16, spans: Vec<Span<'_>>) {
     let area = buffer.area;
     if line < area.height {
@@ -47,7 +47,7 @@ fn put(buffer: &mut Buffer, line: u16, spans: Vec<Span<'_>>) {
     }
 }
 
-/// A style for a whole line.
+/// Sets the style of a whole line.
 fn paint(buffer: &mut Buffer, line: u16, style: Style) {
     let area = buffer.area;
     if line < area.height {

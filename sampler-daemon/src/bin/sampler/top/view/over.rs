@@ -1,4 +1,4 @@
-//! What lies over the list: the help, and the menu of columns.
+//! Windows over the list: the help, and the menu of columns.
 
 use super::{Theme, put};
 use crate::top::model::Model;
@@ -51,7 +51,7 @@ fn clear(buffer: &mut Buffer, line: u16, width: u16) {
     }
 }
 
-/// Columns of the menu.
+/// Width of the menu.
 const MENU: usize = 16;
 
 pub(super) fn menu(model: &Model, at: usize, theme: Theme, buffer: &mut Buffer) {
@@ -62,7 +62,7 @@ pub(super) fn menu(model: &Model, at: usize, theme: Theme, buffer: &mut Buffer) 
     let last = buffer.area.height.saturating_sub(1);
     clear(buffer, first, MENU as u16);
     buffer.set_string(0, first, left(" Sort by", MENU), theme.heads());
-    // The marked one is on the screen, however small that is.
+    // The marked column stays on the screen, however small the screen is.
     let room = usize::from(last.saturating_sub(first + 1)).max(1);
     let skipped = (at + 1).saturating_sub(room);
     for (line, (index, name)) in (first + 1..last).zip(names.enumerate().skip(skipped)) {

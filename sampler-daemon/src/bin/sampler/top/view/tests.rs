@@ -1,4 +1,4 @@
-//! What screens look like, character by character.
+//! The drawn screens, character by character.
 
 use super::*;
 use crate::top::model::tests::{PID, detail, look, press, process, three, typed};
@@ -119,7 +119,7 @@ fn without_colours_there_are_none() {
     let plain = buffer(&mut model, (80, 24), false);
     let is_plain = |color: Color| color == Color::Reset;
     assert!(plain.content().iter().all(|cell| is_plain(cell.fg) && is_plain(cell.bg)));
-    // The marked line is distinct all the same.
+    // The marked line is visible without colors too.
     assert!(plain[(0, 5)].modifier.contains(Modifier::REVERSED));
     let colored = buffer(&mut model, (80, 24), true);
     assert!(colored.content().iter().any(|cell| !is_plain(cell.bg)));

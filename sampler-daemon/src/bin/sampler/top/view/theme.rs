@@ -1,11 +1,11 @@
-//! How things look, with and without colours.
+//! Styles, with and without colors.
 
 use ratatui::style::{Color, Modifier, Style};
 
 /// Styles.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::top) struct Theme {
-    /// Without them only bold, dim and reversed are used (`NO_COLOR`).
+    /// Whether colors are used. Without colors (`NO_COLOR`) only bold, dim and reversed are used.
     pub(in crate::top) color: bool,
 }
 
@@ -14,49 +14,49 @@ impl Theme {
         if self.color { with } else { Style::new().add_modifier(without) }
     }
 
-    /// Names of columns.
+    /// The style of headings.
     pub(super) fn heads(self) -> Style {
         self.colored(Style::new().fg(Color::Black).bg(Color::Green), Modifier::REVERSED)
     }
 
-    /// The column that the list is sorted by, among them.
+    /// The style of the heading of the column that the list is sorted by.
     pub(super) fn sorted(self) -> Style {
         let with = Style::new().fg(Color::Black).bg(Color::Cyan);
         self.colored(with, Modifier::REVERSED.union(Modifier::BOLD))
     }
 
-    /// The marked line.
+    /// The style of the marked line.
     pub(super) fn marked(self) -> Style {
         self.colored(Style::new().fg(Color::Black).bg(Color::Cyan), Modifier::REVERSED)
     }
 
-    /// What keys do, beside them.
+    /// The style of the text after a key's name.
     pub(super) fn label(self) -> Style {
         self.marked()
     }
 
-    /// What stands beside numbers.
+    /// The style of texts beside numbers.
     pub(super) fn dim(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// What the page is about.
+    /// The style of the page's subject.
     pub(super) fn bold(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// How numbers went.
+    /// The style of histories.
     pub(super) fn history(self) -> Style {
         self.colored(Style::new().fg(Color::Green), Modifier::empty())
     }
 
-    /// What somebody ought to read.
+    /// The style of warnings.
     pub(super) fn warning(self) -> Style {
         let with = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
         self.colored(with, Modifier::BOLD)
     }
 
-    /// What stands still.
+    /// The style of a frozen screen.
     pub(super) fn frozen(self) -> Style {
         let with = Style::new().fg(Color::Black).bg(Color::Yellow);
         self.colored(with, Modifier::REVERSED)
