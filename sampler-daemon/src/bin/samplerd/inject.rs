@@ -23,8 +23,8 @@ pub(crate) struct Injected {
 }
 
 impl Injected {
-    /// Puts the sampler into each of the given processes. With `--follow`, a refused process is left
-    /// alone, logged, and listed as blind.
+    /// Puts the sampler into each of the given processes. With `--follow`, a refused process is
+    /// left alone, logged, and listed as blind.
     ///
     /// # Errors
     /// One line, if a process is refused. Then the sampler is taken out of the other processes.
