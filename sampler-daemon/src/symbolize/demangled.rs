@@ -1,12 +1,14 @@
-//! Names as programmers wrote them. blazesym would take any name for a mangled one, and `f` and `w` for C++'s `float` and `wchar_t`.
+//! Names as programmers wrote them. blazesym would take any name for a mangled one, and `f` and `w`
+//! for C++'s `float` and `wchar_t`.
 
 use cpp_demangle::DemangleOptions;
 use std::fmt::{self, Write};
 
-/// Bytes of a demangled name: two hundred bytes of a mangled one can stand for terabytes.
+/// Most bytes of a demangled name. Two hundred bytes of a mangled name can stand for terabytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// The name of a function: demangled, if it begins as mangled names of Rust and C++ do. Where that would be longer than [`MAX_BYTES`] the mangled name stays.
+/// The name of a function, demangled if it begins as mangled names of Rust and C++ do. If the
+/// result would exceed [`MAX_BYTES`], the mangled name stays.
 pub(super) fn demangled(name: &str) -> String {
     if !["_Z", "__Z", "_R"].iter().any(|prefix| name.starts_with(prefix)) {
         return name.to_owned();
@@ -23,7 +25,7 @@ pub(super) fn demangled(name: &str) -> String {
     written.map_or_else(|_| name.to_owned(), |()| bounded.0)
 }
 
-/// Text up to a length; what is longer is an error, so that who writes it ends.
+/// Text up to a length. A longer text is an error, so that its writer stops.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -55,14 +57,14 @@ mod tests {
         }
     }
 
-    /// Each parameter is a pair of the one before it: 2^40 names.
+    /// Each parameter is a pair of the previous one: 2^40 names.
     #[test]
     fn a_name_that_doubles_with_each_parameter_stays_mangled() {
         let doubling: String = (0..40)
             .map(|at: usize| {
                 let of = match at {
                     0 => "i".to_owned(),
-                    // What was substituted last: two for each parameter, the template and the pair.
+                    // The last substitution. Each parameter adds two, the template and the pair.
                     _ => format!("S{}_", if at == 1 { "0".to_owned() } else { base36(at - 1) }),
                 };
                 if at == 0 { format!("1pI{of}{of}E") } else { format!("S_I{of}{of}E") }
@@ -75,7 +77,7 @@ mod tests {
         assert!(begin.elapsed().as_secs() < 10);
     }
 
-    /// As the C++ ABI numbers substitutions.
+    /// A number as the C++ ABI numbers substitutions.
     fn base36(number: usize) -> String {
         let digit = |of: usize| char::from(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[of]);
         match number {

@@ -1,4 +1,5 @@
-//! Names in ELF files, through blazesym. In samplerd the parser alone reads them (`crate::parser`).
+//! Names in ELF files, through blazesym. In samplerd only the parser process reads them
+//! (`crate::parser`).
 
 use super::demangled::demangled;
 use blazesym::symbolize::source::{Elf, Source};
@@ -7,7 +8,7 @@ pub(crate) use blazesym::symbolize::{Input, Symbolizer};
 use sampler_common::profile::Line;
 use std::fmt::Write as _;
 
-/// A reader of names that keeps what it has read.
+/// A reader of names that caches what it has read.
 pub(crate) fn symbolizer() -> Symbolizer {
     Symbolizer::builder().enable_demangling(false).build()
 }
@@ -23,7 +24,8 @@ pub(crate) fn build_id(path: &str) -> Option<String> {
 
 /// Lines of places in the file at `path`, innermost inlined function first; none where nothing is known.
 ///
-/// Where its debug information cannot be read, or is not wanted, its symbols are used.
+/// If the file's debug information cannot be read, or `debug` is false, the file's symbols are
+/// used.
 pub(crate) fn lines(
     symbolizer: &Symbolizer,
     path: &str,
@@ -42,7 +44,7 @@ pub(crate) fn lines(
     found.into_iter().map(|answer| answer.unwrap_or(None)).collect()
 }
 
-/// What there was could not be read.
+/// Names could not be read, although there may be some.
 struct Unreadable;
 
 type Answer = Result<Option<Vec<Line>>, Unreadable>;
@@ -69,7 +71,8 @@ fn ask(
     }
 }
 
-/// blazesym lists inlined functions from the outermost to the innermost, behind the function that they are in.
+/// blazesym lists the outer function first, and then its inlined functions from the outermost to
+/// the innermost.
 fn lines_of(symbol: &Sym<'_>) -> Vec<Line> {
     let outer = line(&symbol.name, symbol.code_info.as_deref());
     let inlined = symbol.inlined.iter().map(|it| line(&it.name, it.code_info.as_ref()));

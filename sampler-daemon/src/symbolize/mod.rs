@@ -1,7 +1,9 @@
-//! Names for frames: functions, files, lines, inlined calls. Lazily, in batches, cached.
+//! Names for frames: functions, files, lines, inlined calls. They are looked up lazily, in batches,
+//! and cached.
 //!
-//! blazesym reads ELF and DWARF (detached debug files included), in the parser process; the vdso, which it would look for in a living process, is read
-//! here. Generated code has the names that it had when it was sampled ([`crate::unwind::GeneratedCode`]).
+//! blazesym reads ELF and DWARF (detached debug files included), in the parser process. blazesym
+//! would look for the vdso in a living process, so this module reads the vdso itself. Generated
+//! code has its names from the time of the sample ([`crate::unwind::GeneratedCode`]).
 
 mod demangled;
 pub(crate) mod elf;

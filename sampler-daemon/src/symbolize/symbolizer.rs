@@ -9,21 +9,23 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Locations remembered, and the bytes of their names; when either is full, all are forgotten and looked up anew. A quarter more are kept of files that are
-/// closed; when these are full, they are forgotten.
+/// Most locations remembered, and most bytes of their names. At either bound all are forgotten and
+/// looked up again. Names of closed files have a quarter of these bounds in addition. At one of
+/// these bounds, the names of closed files are forgotten.
 const MAX_LOCATIONS: usize = 1 << 20;
 const MAX_BYTES: usize = 64 << 20;
 
-/// Bytes of the names of one file in one question; those behind it are shown by their addresses.
+/// Most bytes of the names of one file in one query. Names beyond the bound are shown as addresses.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// Time for the names of a file, however many others were slow before it.
+/// Least time for the names of a file, however slow other files were before it.
 const MIN_TIME: Duration = Duration::from_millis(250);
 
-/// Who reads names from files.
+/// Reads names from files.
 pub trait Reader {
-    /// Lines of offsets in a module's file, innermost inlined function first; none where nothing is known. It takes some `time` at most;
-    /// `None`: it would have taken longer, or cannot be known now.
+    /// Lines of offsets in a module's file, innermost inlined function first; none for an unknown
+    /// offset. The call takes about `time` at most. `None` if it would have taken longer, or if the
+    /// lines cannot be known now.
     fn lines(
         &mut self,
         module: &Module,
@@ -38,27 +40,29 @@ pub trait Reader {
     /// Whether something of a module's file, or of its debug file, is not read, since it cannot be.
     fn unread(&self, module: &Module) -> bool;
 
-    /// Nobody asks at present.
+    /// Tells the reader that no query is running.
     fn rest(&mut self);
 }
 
-/// Symbolizes; caches by module and offset. Lives on one thread, and serves the modules of one [`crate::unwind::Modules`].
+/// Symbolizes frames, and caches names by module and offset. A symbolizer lives on one thread, and
+/// serves the modules of one [`crate::unwind::Modules`].
 ///
-/// A module is one file as it was at one time. Files with one build id are different modules: anybody can write another file's build id into his own.
+/// A module is one file as it was at one time. Files with one build id are different modules,
+/// because anybody can write another file's build id into a file of their own.
 pub struct Symbolizer<R> {
     reader: R,
-    /// For a file, if no other was slow before it.
+    /// Time for one file, if no other file was slow before it.
     file_time: Duration,
     locations: FxHashMap<(ModuleId, u64), Arc<[Line]>>,
     bytes: usize,
-    /// Those of files that are closed: they cannot be looked up anew.
+    /// Names in closed files, which cannot be looked up again.
     kept: FxHashMap<(ModuleId, u64), Arc<[Line]>>,
     kept_bytes: usize,
     vdsos: FxHashMap<ModuleId, Vdso>,
 }
 
 impl<R: Reader> Symbolizer<R> {
-    /// One that reads files by `reader`, which has `file_time` for each.
+    /// A symbolizer that reads files by `reader`, with `file_time` for each file.
     pub fn new(reader: R, file_time: Duration) -> Symbolizer<R> {
         Symbolizer {
             reader,
@@ -71,7 +75,7 @@ impl<R: Reader> Symbolizer<R> {
         }
     }
 
-    /// Looks up frames of a file that will be closed, and keeps what they are called.
+    /// Looks up frames of files that will be closed, and keeps their names.
     pub fn keep(&mut self, frames: &[(Arc<Module>, u64)]) {
         let named = self.symbolize(frames);
         if self.kept.len() + named.len() > MAX_LOCATIONS / 4 || self.kept_bytes > MAX_BYTES / 4 {
@@ -84,12 +88,12 @@ impl<R: Reader> Symbolizer<R> {
         }
     }
 
-    /// Nobody asks at present.
+    /// Tells the reader that no query is running.
     pub fn rest(&mut self) {
         self.reader.rest();
     }
 
-    /// The files of these frames of which something is not read, since it cannot be.
+    /// The files of these frames of which some part cannot be read.
     pub fn unread(&self, frames: &[(Arc<Module>, u64)]) -> Vec<String> {
         let modules = frames.iter().map(|(module, _)| module);
         // There are few, among many frames.
@@ -99,8 +103,9 @@ impl<R: Reader> Symbolizer<R> {
         unread.into_iter().map(|module| module.path.clone()).collect()
     }
 
-    /// Lines of each frame `(module, offset as in crate::unwind::Frame)`, in the order asked: innermost inlined
-    /// function first, at least one line each; where nothing is known, the function is `basename+0xoffset`.
+    /// Lines of each frame `(module, offset as in crate::unwind::Frame)`, in the given order.
+    /// Innermost inlined function first, at least one line each. The function of an unknown offset
+    /// is `basename+0xoffset`.
     pub fn symbolize(&mut self, frames: &[(Arc<Module>, u64)]) -> Vec<Arc<[Line]>> {
         self.forget_outdated(frames);
         self.look_up_files(frames);
@@ -111,7 +116,8 @@ impl<R: Reader> Symbolizer<R> {
                 ModuleKind::File(_) | ModuleKind::Closed => {
                     let key = (module.id, *offset);
                     let known = self.locations.get(&key).or_else(|| self.kept.get(&key));
-                    // Not there if it could not be known now, or if one call asks for more than the cache holds.
+                    // Missing if the reader did not answer, or if one call has more locations than
+                    // the cache holds.
                     known.cloned().unwrap_or_else(|| nameless(module, *offset))
                 }
                 ModuleKind::Vdso(bytes) => {
@@ -170,12 +176,12 @@ impl<R: Reader> Symbolizer<R> {
             self.locations.clear();
             self.bytes = 0;
             if wanted < frames.len() {
-                // What was known is asked for as well.
+                // The known locations are gone too, so they are looked up as well.
                 return self.look_up_files(frames);
             }
         }
         let mut files: Vec<_> = missing.into_values().collect();
-        // Those of root first: nobody else has made them slow.
+        // Files of root come first, because no other user has made them slow.
         files.sort_by_cached_key(|(module, _)| (!is_of_root(module), module.id));
         let mut spent = Duration::ZERO;
         for (module, offsets) in files {

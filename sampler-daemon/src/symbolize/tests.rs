@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads files in this process.
+/// A reader of files in this process.
 pub(crate) struct Here(blazesym::symbolize::Symbolizer);
 
 impl Reader for Here {
@@ -53,7 +53,7 @@ fn module(id: u32, path: &str, kind: ModuleKind) -> Arc<Module> {
     })
 }
 
-/// File offset of a symbol, for files whose code lies where it says.
+/// File offset of a symbol, for files whose code is at its stated addresses.
 fn offset_of(path: &std::path::Path, symbol: &str) -> u64 {
     use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
     let bytes = std::fs::read(path).unwrap();
@@ -115,7 +115,7 @@ fn cpp_names_are_whole_and_c_names_plain() {
         let lines = symbolizer().symbolize(&asked);
         assert_eq!(lines[0][0].function, "shop::Cart<long>::add(long, char const*)", "{flags:?}");
         assert_eq!(lines[1][0].function, "plain_name");
-        // No `wchar_t`.
+        // Not `wchar_t`.
         assert_eq!(lines[2][0].function, "w");
         std::fs::remove_file(&binary).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Names in the vdso: its dynamic symbols are all that there is.
+//! Names in the vdso, which has only dynamic symbols.
 
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ struct Function {
 pub(super) struct Vdso(Vec<Function>);
 
 impl Vdso {
-    /// Reads them; empty if these bytes are no ELF file.
+    /// Reads the functions; empty if these bytes are no ELF file.
     pub(super) fn parse(bytes: &[u8]) -> Vdso {
         let Ok(file) = object::File::parse(bytes) else { return Vdso::default() };
         let offset = |address: u64| {
@@ -33,7 +33,8 @@ impl Vdso {
                 Some(Function { start: offset(symbol.address())?, size: symbol.size(), name })
             })
             .collect();
-        // Of `__vdso_time` and its weak alias `time`, the former says where one is.
+        // Of `__vdso_time` and its weak alias `time`, the first name shows that the function is the
+        // vdso's.
         functions.sort_by_key(|it| (it.start, !it.name.starts_with("__vdso")));
         functions.dedup_by_key(|it| it.start);
         Vdso(functions)
