@@ -1,4 +1,4 @@
-//! Processes that come by themselves: each takes a slot in the kernel with its first allocation.
+//! Newly appeared processes: each takes a slot in the kernel with its first allocation.
 
 use super::config::AttachMode;
 use super::facts;
@@ -8,11 +8,11 @@ use crate::store::SamplingRecord;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 
-/// Said of a process of which nobody knows what was mapped.
+/// Reported of a process of which it is not known what was mapped.
 const GONE: &str = "gone before it could be looked at: little more than its command name is known";
 
 impl Worker {
-    /// Offers all slots that nobody has.
+    /// Offers all vacant slots to the kernel side.
     pub(super) fn add_free_slots(&mut self) -> anyhow::Result<()> {
         for slot in 0..self.config.settings.slots {
             if !self.ingest.table.is_attached(slot) {
@@ -23,7 +23,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Slots that nobody has sample as processes do by default by now.
+    /// Gives vacant slots the default sampling.
     pub(super) fn ready_vacant(&mut self) {
         let designs = SamplingRecord::new(self.config.sampling).designs;
         let Worker { ingest, kernel, config, .. } = self;
@@ -31,7 +31,7 @@ impl Worker {
         vacant.for_each(|slot| kernel.slots.set_designs(slot, &designs));
     }
 
-    /// A process has taken a slot: looks at it while it is there.
+    /// Inspects a process that has taken a slot, while the process exists.
     pub(super) fn appeared(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let (pid, id) = (profiled.pid, profiled.id);
@@ -70,13 +70,14 @@ impl Worker {
                     tracing::warn!(pid, "{error:#}");
                 }
             }
-            // It has called one: another program has taken its place meanwhile, or it is exiting.
+            // The process has called an allocator, but has none: it has executed another program
+            // meanwhile, or is exiting.
             _ => self.look_again(slot),
         }
         tracing::debug!(pid, slot, "appeared");
     }
 
-    /// A process was gone before it could be looked at: what events have shown of it.
+    /// Keeps what events have shown of a process that was gone before it could be inspected.
     fn remember_gone(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let Some(image) = self.ingest.history.at(profiled.pid, u64::MAX) else { return };
@@ -88,8 +89,10 @@ impl Worker {
         }
     }
 
-    /// From now on nothing of the process in this slot is seen. Links that processes share stay in it all the same: it pays for them, and with multi and
-    /// perf probes each of its returns is probed. Where that can kill there are no such links ([`crate::inspect::hazard::check_shared`]).
+    /// Excludes the process in this slot from now on. Shared links stay in the process: it pays for
+    /// them, and with multi and perf probes each of its returns is probed.
+    /// Where such return probes can kill a process, there are no shared links
+    /// ([`crate::inspect::hazard::check_shared`]).
     pub(super) fn exclude(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let pid = profiled.pid;
@@ -98,7 +101,7 @@ impl Worker {
         }
     }
 
-    /// The process in this slot may end any moment, or has ended.
+    /// Watches for the end of the process in this slot: it may end at any moment, or has ended.
     pub(super) fn watch_end(&mut self, slot: u32) {
         if self.ingest.table.is_attached(slot) && !self.leaving.contains(&slot) {
             self.leaving.push(slot);
@@ -110,7 +113,7 @@ impl Worker {
         self.ingest.table.attached_slots()
     }
 
-    /// Slots of processes that are gone, among these.
+    /// Those of `slots` whose process is gone.
     pub(super) fn gone(&self, slots: &[u32]) -> Vec<u32> {
         let mut gone = Vec::new();
         let mut descriptors = Vec::new();
@@ -130,7 +133,7 @@ impl Worker {
             return gone;
         }
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An interrupted look is repeated with the next turn.
+        // An interrupted poll is repeated in the next turn.
         if poll(&mut descriptors, Some(&now)).is_ok_and(|ready| ready > 0) {
             let ready = open.iter().zip(&descriptors).filter(|(_, fd)| !fd.revents().is_empty());
             gone.extend(ready.map(|(slot, _)| *slot));
@@ -138,7 +141,7 @@ impl Worker {
         gone
     }
 
-    /// Whether processes come by themselves.
+    /// Whether processes join the profile by themselves.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.config.attach_mode, AttachMode::AllProcesses | AttachMode::Descendants)
     }

@@ -18,24 +18,26 @@ use crate::store::{ProcessRecord, SamplingRecord};
 use sampler_common::note::Blind;
 use std::sync::Arc;
 
-/// Said in `status`.
+/// Reported in `status`.
 const LOST_MAIN_THREAD: &str =
     "the main thread has ended: perf probes follow it, what other threads do since is not seen";
 
-/// What looks at a process know.
+/// What the worker knows of an attached process.
 pub(super) struct Attached {
-    /// `None`: it was gone before it could be opened.
+    /// `None`: the process was gone before it could be opened.
     pub(super) process: Option<Process>,
-    /// Of the slot when the links were made; see [`crate::bpf::shared::ProcessSlots::leader_changes`].
+    /// The slot's leader changes when the links were made; see
+    /// [`crate::bpf::shared::ProcessSlots::leader_changes`].
     pub(super) leader_changes: u32,
     pub(super) timer: LookTimer,
-    /// With what it was looked at.
+    /// Fingerprint of the mappings at the last inspection.
     pub(super) looked: MappingsFingerprint,
-    /// It runs a new program image, of which it is not known yet what stays mapped.
+    /// Whether the process runs a new program image, of which it is not known yet what stays
+    /// mapped.
     pub(super) has_new_image: bool,
-    /// Its image must not be probed.
+    /// Why the image must not be probed.
     pub(super) hazard: Option<Hazard>,
-    /// What of its image is left alone.
+    /// Patched functions of the image, which are left unprobed.
     pub(super) patched: Vec<Patched>,
     pub(super) learning: Box<Learning>,
 }
@@ -46,18 +48,18 @@ pub enum AttachError {
     /// All slots are in use.
     #[error("pid {0}: already profiling {1} processes, the most at a time (raise --max-processes)")]
     TooMany(u32, u32),
-    /// It is there already.
+    /// The process is attached already.
     #[error("pid {0}: is profiled already (give each --pid once)")]
     Twice(u32),
-    /// Nothing to probe.
+    /// The process has nothing to probe.
     #[error(
         "pid {0}: no malloc that samplerd knows in it ({1}; an allocator of its own: --allocator-spec FILE; if it only starts others: --follow)"
     )]
     NoAllocator(u32, String),
-    /// Return probes could crash it.
+    /// Return probes could crash the process.
     #[error("pid {0}: {1}")]
     Harmful(u32, Hazard),
-    /// It is gone.
+    /// The process is gone.
     #[error("pid {0}: exited while it was being attached")]
     Exited(u32),
     /// Anything else.
@@ -79,7 +81,7 @@ impl Worker {
             return Err(AttachError::Harmful(pid, hazard));
         }
         let discovery = self.discover(pid)?;
-        // Its children may have one.
+        // Children of the process may have an allocator.
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
         if has_none {
             let why = match discovery.blind.is_empty() {
@@ -118,7 +120,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes a slot ready for a process: its totals are 0, and it is sampled as processes are by default. Returns its generation.
+    /// Prepares a slot for a process: totals are 0, and sampling is the default. Returns the slot's
+    /// generation.
     pub(super) fn make_ready(&mut self, slot: u32) -> anyhow::Result<u32> {
         let generation = self.kernel.slots.renew(slot);
         self.kernel.slots.set_holds_nothing(slot, false);
@@ -152,9 +155,10 @@ impl Worker {
             .map_err(|error| AttachError::Other(pid, format!("read /proc/{pid}/maps: {error}")))
     }
 
-    /// Attaches to the allocators that are not probed yet.
+    /// Attaches to those discovered allocators that are not probed yet.
     pub(super) fn probe(&mut self, slot: u32, mut discovery: Discovery) -> anyhow::Result<()> {
-        // Now: the process may be gone, or another program, when its first sample comes.
+        // The image is opened now: at the first sample, the process may be gone or run another
+        // program.
         self.ingest.open_image(slot);
         let patched = std::mem::take(&mut discovery.patched);
         self.probe_samplers(slot, &mut discovery)?;
@@ -168,8 +172,8 @@ impl Worker {
         if let Some(of) = discovery.in_force {
             record.in_force = format!("{} ({})", of.name, of.path);
         }
-        // The kernel's filter of perf events compares with the memory of that very thread, which has
-        // none any more: it takes the probes away.
+        // The kernel's filter of perf events compares with the memory of the probed thread. A
+        // thread that has ended has none, and the kernel removes the probes.
         if is_own && self.kernel.engine() == ProbeEngine::Perf && attached.has_lost_main_thread() {
             record.blind.push(LOST_MAIN_THREAD.into());
             record.has_unseen_allocations = true;
@@ -179,7 +183,7 @@ impl Worker {
             if profiled.allocators.iter().any(|known| known.identity == allocator.identity) {
                 continue;
             }
-            // In a window that is open a new allocator is probed at once, else from the next window on.
+            // In an open window a new allocator is probed at once, else from the next window on.
             let is_later = self.config.windows.is_some() && !self.links.has_own(slot);
             match is_own {
                 true if is_later => {}
@@ -200,10 +204,10 @@ impl Worker {
         }
         let any = !profiled.allocators.is_empty();
         if profiled.allocators.len() > known {
-            // It may have been patched between the comparison and the probes.
+            // A new allocator may have been patched between the comparison and the attach.
             attached.timer.look_now();
         }
-        // Of a window that is open; the next one looks anyway.
+        // An open window needs the new addresses; the next window reads them anyway.
         if profiled.allocators.len() > known {
             self.set_probe_addresses(slot);
         }
@@ -219,7 +223,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether each process has links of its own. With windows it has, whoever else there is: nobody is to pay for another's windows.
+    /// Whether each process has links of its own. With windows every process has: no process pays
+    /// for another's windows.
     pub(super) fn has_own_links(&self) -> bool {
         self.config.attach_mode == AttachMode::Pids || self.config.windows.is_some()
     }
@@ -230,7 +235,7 @@ impl Attached {
         self.process.as_ref().is_some_and(Process::is_running)
     }
 
-    /// The next look, which is soon, is to find out everything.
+    /// Makes the next inspection, which is soon, a complete one.
     pub(super) fn look_at_all_again(&mut self) {
         self.looked.forget();
         self.timer.look_now();

@@ -1,4 +1,5 @@
-//! Keeps the daemon's picture of the live set true, and the live set within its bound.
+//! Keeps the daemon's copy of the live set equal to the kernel's, and the live set within its
+//! bound.
 
 use super::clock::monotonic_ns;
 use super::config::AttachMode;
@@ -20,10 +21,11 @@ use std::time::{Duration, Instant, SystemTime};
 const MAX_ROUNDS: usize = 32;
 /// Thinning goes on until this share of the bound is in use, in percent.
 const THIN_TO_PERCENT: u64 = 60;
-/// Losses are repaired at every question, and otherwise whenever a time slot ends and this long has passed.
+/// Losses are repaired at every request, and otherwise at the end of a time slot, at most once in
+/// this time.
 const REPAIR_PERIOD: Duration = Duration::from_millis(500);
 
-/// How the daemon's picture of the live set comes to differ from it.
+/// Losses by which the daemon's copy comes to differ from the live set.
 const UNRECORDED: [Outcome; 7] = [
     Outcome::FreeRingFull,
     Outcome::FreeRingShare,
@@ -43,7 +45,8 @@ impl Worker {
         let observed = self.make_border();
         self.take_stale();
         self.collect();
-        // What was read for the border serves here too: reading the totals of many processes is dear.
+        // The totals that were read for the border are used here too: reading the totals of many
+        // processes is expensive.
         if let Some(totals) = observed
             && self.last_reconciled.elapsed() >= REPAIR_PERIOD
         {
@@ -53,7 +56,8 @@ impl Worker {
         }
     }
 
-    /// Notices the end of processes of which the kernel side's event was lost; where there are few, or all, others do.
+    /// Detaches processes that are gone, in case the kernel side's event was lost. Other attach
+    /// modes detect ends elsewhere.
     fn reconcile_missing_slots(&mut self) {
         if self.config.attach_mode == AttachMode::PidsSharedLinks {
             let gone = self.gone(&self.slots());
@@ -61,15 +65,16 @@ impl Worker {
         }
     }
 
-    /// Reconciles if anything was lost since the last time.
+    /// Reconciles if any record was lost since the last reconciliation.
     pub(super) fn repair(&mut self) {
         self.repair_by(&self.kernel_totals());
     }
 
-    /// As [`Worker::repair`], by the kernel's totals of all slots.
+    /// As [`Worker::repair`], with the kernel's totals of all slots.
     fn repair_by(&mut self, totals: &SlotTotals) {
         self.last_reconciled = Instant::now();
-        // A block that a failed realloc puts back may have been reconciled away meanwhile.
+        // A failed realloc puts its block back, and that block may have been reconciled away
+        // meanwhile.
         let losses = UNRECORDED.iter().map(|outcome| totals.outcome(*outcome)).sum();
         if totals.outcome(Outcome::LiveFull) + totals.outcome(Outcome::RestoreFailed) > 0 {
             self.live_incomplete.get_or_insert_with(SystemTime::now);
@@ -81,8 +86,8 @@ impl Worker {
         }
     }
 
-    /// Removes samples that the live set no longer has, and adds those that are missing: if the record
-    /// with the stack is only late, it replaces what is entered here.
+    /// Removes samples that the live set no longer has, and adds samples that are missing. If the
+    /// record with the stack arrives later, it replaces the added sample.
     pub(super) fn reconcile(&mut self) {
         let entries = match self.kernel.live.entries() {
             Ok(entries) => entries,
@@ -105,8 +110,10 @@ impl Worker {
         }
     }
 
-    /// Halves the rate of every process that has more than its share and keeps each of its live samples with probability
-    /// π_new/π_old, until the live set has room again. Live estimates stay unbiased: a kept sample counts with π_new.
+    /// Halves the rate of every process with more than its share, until the live set has room
+    /// again.
+    /// Each live sample of these processes is kept with probability π_new/π_old. Live estimates
+    /// stay unbiased: a kept sample counts with π_new.
     pub(super) fn thin(&mut self) {
         self.drain();
         self.take_stale_now();
@@ -126,7 +133,8 @@ impl Worker {
         }
     }
 
-    /// One halving of those that have more than their share of `room`; false if nobody has.
+    /// Halves once the rate of processes with more than their share of `room`; false if there is
+    /// none.
     fn thin_largest(&mut self, room: u64) -> std::io::Result<bool> {
         let mut held: FxHashMap<u32, u64> = FxHashMap::default();
         for (key, _) in self.kernel.live.entries()? {
@@ -141,10 +149,10 @@ impl Worker {
             }
         }
         if lower.is_empty() {
-            // What is over is of nobody that samples: it goes as stale.
+            // The excess belongs to no process that is sampled: it is removed as stale.
             return Ok(false);
         }
-        // What was sampled at the old rates meanwhile.
+        // Records that were sampled at the old rates meanwhile.
         self.drain();
         self.thin_once(&lower)?;
         Ok(true)
@@ -156,14 +164,14 @@ impl Worker {
             if entry.flags & STACK_LOST != 0 {
                 adopt(&mut self.ingest, &key, &entry);
             }
-            // A sample whose record is still on its way keeps its probability.
+            // A sample whose record has not arrived yet keeps its probability.
             let Some(live) = self.ingest.live.get(entry.sample) else { continue };
             let keep = keep(&live.sample, designs);
             if fastrand::f64() < keep {
                 self.ingest.live.keep(entry.sample, keep);
                 continue;
             }
-            // Freed meanwhile: its record says so, or reconciling does.
+            // The block was freed meanwhile: its record says so, or reconciling finds it.
             if self.kernel.live.remove(&key, entry.sample)? {
                 self.ingest.live.thin_out(entry.sample);
                 self.ingest.outcomes.add(Outcome::Thinned, 1);
@@ -172,8 +180,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Ends the live samples of these slots in the daemon's picture: all, or those of images before `generation`. The live set's own
-    /// entries are stale by then, see [`super::stale_returns`]. Returns them.
+    /// Ends the live samples of these slots in the daemon's copy: all, or those of images before
+    /// `generation`. Returns the ended samples.
+    /// The entries in the kernel's live set are stale by then, see [`super::stale_returns`].
     pub(super) fn end_blocks(
         &mut self,
         slots: &[u32],
@@ -186,7 +195,7 @@ impl Worker {
         })
     }
 
-    /// The same of those for which `ends` holds.
+    /// As [`Worker::end_blocks`], for the samples for which `ends` holds.
     pub(super) fn end_blocks_where(
         &mut self,
         outcome: Outcome,
@@ -202,8 +211,8 @@ impl Worker {
     }
 }
 
-/// The most that each of those who hold something may have, so that all of it fits into `room`: who holds less than an equal part
-/// leaves the rest to the others (max-min fairness).
+/// The largest share that each holder may have so that all of them fit into `room`. A holder below
+/// an equal part leaves its rest to the others (max-min fairness).
 fn share_of(room: u64, mut held: Vec<u64>) -> u64 {
     held.sort_unstable();
     let (mut rest, mut sharers) = (room, held.len() as u64);
@@ -218,10 +227,11 @@ fn share_of(room: u64, mut held: Vec<u64>) -> u64 {
     u64::MAX
 }
 
-/// Probability with which a live sample stays when the designs become `designs`: that of being sampled now over that of being here;
-/// a half where it has no probability of its own.
+/// Probability with which a live sample is kept when the designs become `designs`: its new
+/// inclusion probability divided by its old one.
+/// It is a half if the sample has no probability of its own.
 fn keep(sample: &Sample, designs: &Designs) -> f64 {
-    // Its rate is not ours to lower.
+    // The rate of an external sample is not ours to lower.
     if sample.design.is_external() {
         return 0.5;
     }
@@ -278,7 +288,7 @@ mod tests {
             let kept: u64 = held.iter().map(|held| (*held).min(share)).sum();
             let sum: u64 = held.iter().sum();
             prop_assert!(kept <= room.min(sum));
-            // All of it but what cannot be divided.
+            // All of the room but a remainder that cannot be divided.
             prop_assert!(kept + held.len() as u64 > room.min(sum) || kept == sum);
         }
     }

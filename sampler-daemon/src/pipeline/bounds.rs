@@ -1,11 +1,11 @@
-//! Bounds that one process has hit: by what it has lost, and what others were spared.
+//! Bounds that one process has hit: its own losses, and refusals that protect other processes.
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
 use crate::store::ProcessId;
 use sampler_common::counters::Outcome;
 
-/// Outcomes that are hits of a bound.
+/// Outcomes that count hits of a bound.
 const BOUNDS: [Outcome; 10] = [
     Outcome::PendingFull,
     Outcome::RingFull,
@@ -19,20 +19,20 @@ const BOUNDS: [Outcome; 10] = [
     Outcome::MappingRingFull,
 ];
 
-/// The bounds that were hit, with how often.
+/// The bounds that `totals` has hit, with how often.
 pub(super) fn of_totals(totals: &SlotTotals) -> Vec<(Outcome, u64)> {
     let hit = BOUNDS.iter().map(|outcome| (*outcome, totals.outcome(*outcome)));
     hit.filter(|(_, count)| *count > 0).collect()
 }
 
 impl Worker {
-    /// How often processes have hit a bound.
+    /// How often these processes have hit a bound.
     pub(super) fn hits_of(&self, processes: &[ProcessId], bound: Outcome) -> u64 {
         let hits = processes.iter().flat_map(|id| self.bounds(*id));
         hits.filter(|(of, _)| *of == bound).map(|(_, count)| count).sum()
     }
 
-    /// The bounds that a process has hit by now, or had at its exit.
+    /// The bounds that a process has hit so far, or had hit at its exit.
     pub(super) fn bounds(&self, id: ProcessId) -> Vec<(Outcome, u64)> {
         match self.slot_of(id).map(|slot| self.kernel.totals.read(slot)) {
             Some(Ok(totals)) => of_totals(&totals),

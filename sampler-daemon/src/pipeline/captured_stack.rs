@@ -1,4 +1,4 @@
-//! What a record has of its stack, and how the frames come of it.
+//! The stack in a record, and how it becomes frames.
 
 use super::ingest::Ingest;
 use super::process::ProfiledProcess;
@@ -9,18 +9,19 @@ use crate::unwind::{Address, Frame, ModuleId, ModuleKind, Registers, StackMemory
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{AllocationRecord, KnownCall, Role};
 
-/// What a record has of its stack.
+/// The form in which a record has its stack.
 #[derive(Clone, Copy)]
 pub(super) enum CapturedStack<'a> {
     /// A copy that begins at the stack pointer.
     Snapshot(&'a [u8]),
     /// Return addresses.
     Frames(&'a [u8]),
-    /// The id of a known stack.
+    /// The id of a cached stack.
     Known(u64),
 }
 
-/// Last address of user space with four levels of page tables; programs get no higher ones unasked.
+/// Last address of user space with four levels of page tables. The kernel gives a program higher
+/// addresses only on request.
 const USER_END: u64 = (1 << 47) - 1;
 
 impl Ingest {
@@ -36,7 +37,8 @@ impl Ingest {
             self.frames.push(Frame { module: ModuleId::UNKNOWN, offset: record.function });
             return UnwindEnd::NoMapping;
         };
-        // A USDT lies in the function that is the leaf; of a call the probed function is the leaf, and the stack begins at its caller.
+        // A USDT probe lies inside the leaf. For a probed call, the function is the leaf, and the
+        // stack begins at its caller.
         let is_call = record.role != Role::OtelAlloc as u32;
         if is_call {
             let function = image.resolve(&mut self.modules, record.function);
@@ -54,7 +56,7 @@ impl Ingest {
                 });
             }
             CapturedStack::Known(id) => {
-                // Of an id that means nothing any more not even those.
+                // An id that is no longer valid has no words.
                 let words = self.stack_cache.get(id).map_or(&[][..], |known| &known.words);
                 let (modules, frames) = (&mut self.modules, &mut self.frames);
                 return image.unwind_words(first, modules, registers, words, frames);
@@ -70,7 +72,8 @@ impl Ingest {
         image.unwind_from(first, &mut self.modules, registers, memory, &mut self.frames)
     }
 
-    /// The stack that a record names by its id, and fills `frames`; `None` if the process has mapped other code meanwhile.
+    /// The stack that a record names by its id; fills `frames`. `None` if the process has mapped
+    /// other code meanwhile.
     pub(super) fn cached_stack(
         &mut self,
         profiled: &mut ProfiledProcess,
@@ -91,7 +94,7 @@ impl Ingest {
         Some(stack)
     }
 
-    /// A stack has been unwound: if it is whole it may be known from now on.
+    /// Adds an unwound stack to the stack cache if it is complete.
     pub(super) fn add_to_stack_cache(
         &mut self,
         profiled: &ProfiledProcess,
@@ -112,7 +115,7 @@ impl Ingest {
     }
 }
 
-/// How a stack's end is counted, and what stands at its root if frames are or may be missing.
+/// The outcome that counts a stack's end, and the note at its root if frames are or may be missing.
 pub(super) fn ending(end: UnwindEnd) -> (Outcome, Option<Note>) {
     match end {
         UnwindEnd::Complete => (Outcome::UnwindComplete, None),
@@ -123,29 +126,30 @@ pub(super) fn ending(end: UnwindEnd) -> (Outcome, Option<Note>) {
     }
 }
 
-/// The slot that may hold the kernel's trampoline, and what the snapshot has there.
+/// The slot that may hold the kernel's trampoline, and its word in the snapshot.
 fn hijacked(record: &AllocationRecord, stack: &[u8]) -> Option<(u64, u64)> {
     let at = record.hijacked_slot.checked_sub(record.sp)?;
     let word = stack.get(usize::try_from(at).ok()?..)?.first_chunk()?;
     Some((record.hijacked_slot, u64::from_ne_bytes(*word)))
 }
 
-/// Hands on the addresses of a stack that the kernel has walked by frame pointers, inside of the calls, as long as they are taken for code.
+/// Passes on the addresses of a stack that the kernel has walked by frame pointers. Addresses lie
+/// inside of the calls. The walk ends where `each` rejects an address as no code.
 fn walked(addresses: &[u8], is_call: bool, mut each: impl FnMut(u64) -> bool) -> UnwindEnd {
     for (number, address) in addresses.chunks_exact(8).enumerate() {
         let address = u64::from_ne_bytes(address.try_into().unwrap_or_default());
-        // Without frame pointers rbp holds anything: what it leads to is no caller.
+        // Without frame pointers rbp holds any value, and the addresses it leads to are no callers.
         if address == 0 || address > USER_END {
             return UnwindEnd::Failed;
         }
         let is_exact = number == 0 && !is_call;
-        // What is no code would be a new stack each time, until there is room for no other.
+        // An address that is no code would make a new stack each time, until the table is full.
         if !each(if is_exact { address } else { address.wrapping_sub(1) }) {
             return UnwindEnd::Failed;
         }
     }
     let full = addresses.len() >= sampler_common::limits::MAX_KERNEL_FRAMES * 8;
-    // Code without frame pointers among it has taken a caller away, and nobody knows.
+    // Code without frame pointers in the stack hides a caller, undetectably.
     if full { UnwindEnd::Truncated } else { UnwindEnd::Guessed }
 }
 
@@ -168,7 +172,7 @@ mod tests {
         let whole = (vec![0x0fff, 0x1fff, 0x2fff, 0x3fff], UnwindEnd::Guessed);
         assert_eq!(walk([0x1000, 0x2000, 0x3000, 0x4000], true), whole);
         assert_eq!(walk([0x1000, 0x2000, 0x3000, 0x4000], false).0[0], 0x1000);
-        // Without frame pointers rbp holds anything.
+        // Without frame pointers rbp holds any value.
         let cut = (vec![0x0fff, 0x1fff], UnwindEnd::Failed);
         assert_eq!(walk([0x1000, 0x2000, 0x7_0000, 0x4000], true), cut);
         assert_eq!(walk([0x1000, 0x2000, 0, 0x4000], true), cut);

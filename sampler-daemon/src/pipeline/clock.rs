@@ -1,10 +1,10 @@
-//! The two clocks: `CLOCK_MONOTONIC`, by which records are stamped, and the one that people read.
+//! The two clocks: `CLOCK_MONOTONIC`, which stamps records, and wall-clock time (`CLOCK_REALTIME`).
 
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 
-/// A step of the clock that people read, from which on it counts as set. Smaller ones are a wait between two readings: both clocks
-/// are slewed alike.
+/// A step of the wall clock from which on it counts as set. Smaller differences are a delay between
+/// two readings: both clocks are slewed alike.
 const STEP_NS: u64 = 20_000_000;
 
 /// `CLOCK_MONOTONIC` now, nanoseconds.
@@ -27,17 +27,19 @@ fn read(clock: ClockId) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Turns times of one clock into times of the other, always alike: a border of windows that was answered is found again to the nanosecond when
-/// it is asked for again, unless the clock was set meanwhile.
+/// Converts times between the clocks, always in the same way. So a border of windows from an
+/// earlier answer is found again to the nanosecond, unless the clock was set meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// How far the time since the Unix epoch is ahead of `CLOCK_MONOTONIC`; 0 before the first look.
+    /// How far the time since the Unix epoch is ahead of `CLOCK_MONOTONIC`; 0 before the first
+    /// reading.
     ahead_ns: Cell<u64>,
 }
 
 impl Clock {
     pub(super) fn now(&self) -> Clocks {
-        // A wait between the two readings shows as more, so the least is right.
+        // A delay between the two readings increases the difference, so the least difference is
+        // right.
         let look = |_| {
             let now_ns = monotonic_ns();
             (read(ClockId::Realtime).saturating_sub(now_ns), now_ns)
@@ -59,12 +61,12 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Since the Unix epoch.
+    /// A time of `CLOCK_MONOTONIC` as nanoseconds since the Unix epoch.
     pub(super) fn to_unix(self, monotonic_ns: u64) -> u64 {
         monotonic_ns.saturating_add(self.ahead_ns)
     }
 
-    /// `CLOCK_MONOTONIC`; 0 for what was before it began.
+    /// A time since the Unix epoch as `CLOCK_MONOTONIC`; 0 for times before that clock began.
     pub(super) fn at_unix(self, unix_ns: u64) -> u64 {
         unix_ns.saturating_sub(self.ahead_ns)
     }

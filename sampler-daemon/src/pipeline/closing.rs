@@ -1,5 +1,5 @@
-//! Closes files that no process has mapped any more, as soon as it is known what is called how in them: a deleted file takes no room, and its file system
-//! can be unmounted.
+//! Closes files that no process has mapped any more, as soon as the needed names in them are known.
+//! Then a deleted file takes no room, and its file system can be unmounted.
 
 use super::report::names::Names;
 use super::worker::Worker;
@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-/// So many times as long as the names of some files took, those of the next ones wait: others ask, too.
+/// The pause after a batch of names, as a multiple of the time that the batch took: others request
+/// names, too.
 const PAUSE_FACTOR: u32 = 4;
-/// Files that are asked for together: others wait for a hostile one for as long as its names take.
+/// Files whose names are requested together. A hostile file delays the others for as long as its
+/// names take.
 const AT_ONCE: usize = 4;
 
-/// Files whose names are being asked.
+/// Files whose names are requested.
 struct Asked {
     modules: Vec<ModuleId>,
     at: Instant,
@@ -24,21 +26,21 @@ struct Asked {
 /// The files to close.
 pub(super) struct Closing {
     names: Names,
-    /// With the offsets that stacks need.
+    /// Modules to close, with the offsets that stacks need.
     pub(super) waiting: Vec<(ModuleId, Vec<u64>)>,
     asked: Option<Asked>,
     next: Instant,
 }
 
 impl Closing {
-    /// None yet; `names` will be asked.
+    /// No files yet; `names` will be asked for names.
     pub(super) fn new(names: Names) -> Closing {
         Closing { names, waiting: Vec::new(), asked: None, next: Instant::now() }
     }
 }
 
 impl Worker {
-    /// Forgets what is not needed, and closes files.
+    /// Forgets unneeded stacks and modules, and closes files.
     pub(super) fn collect(&mut self) {
         self.ingest.modules.close_old();
         if let Some(to_close) = self.ingest.collect() {
@@ -58,7 +60,7 @@ impl Worker {
         }
     }
 
-    /// Closes the files of those modules that no process has mapped meanwhile.
+    /// Closes the files of those of `modules` that no process has mapped meanwhile.
     fn close_those_left(&mut self, modules: &[ModuleId]) {
         let mapped: FxHashSet<ModuleId> = self
             .ingest
@@ -71,7 +73,7 @@ impl Worker {
         }
     }
 
-    /// Asks what is called how in the next files.
+    /// Requests the names in the next files.
     fn ask_names(&mut self) {
         let waiting = &mut self.closing.waiting;
         let files = waiting.split_off(waiting.len().saturating_sub(AT_ONCE));
@@ -87,7 +89,7 @@ impl Worker {
             Some(is_done) => {
                 self.closing.asked = Some(Asked { modules, at: Instant::now(), is_done });
             }
-            // The next collection finds it again.
+            // The next collection finds the file again.
             None => self.closing.next = Instant::now() + Duration::from_secs(1),
         }
     }

@@ -1,4 +1,5 @@
-//! Forgets what no process needs any more: a generation collection of stacks and modules, so that months of short processes fill no table.
+//! Forgets what no process needs any more, by a garbage collection of stacks and modules. Months of
+//! short processes fill no table.
 
 use super::ingest::Ingest;
 use super::process::ProfiledProcess;
@@ -10,10 +11,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::counters::Outcome;
 use std::time::{Duration, Instant};
 
-/// A collection goes through all tables of the store; more often none is begun.
+/// Least time between two collections: a collection visits all tables of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// When something was last collected, and what has happened since.
+/// The last collection, and what has happened since.
 #[derive(Debug, Default)]
 pub(super) struct LastCollection {
     at: Option<Instant>,
@@ -22,8 +23,8 @@ pub(super) struct LastCollection {
 }
 
 impl Ingest {
-    /// Forgets stacks that nothing needs and modules that nobody has mapped, if there may be any. Returns the files to close then, with the offsets that
-    /// stacks need in them.
+    /// Forgets unneeded stacks and unmapped modules, if there may be any. Returns the files to
+    /// close, with the offsets that stacks need in them.
     pub(super) fn collect(&mut self) -> Option<Vec<(ModuleId, Vec<u64>)>> {
         let may_have =
             self.last_collection.has_ended || self.stacks.has_grown() || self.modules.has_grown();
@@ -34,7 +35,7 @@ impl Ingest {
             self.collect_stacks();
         }
         let to_close = self.collect_modules();
-        // What is closed takes its time, or is to be asked once more.
+        // Closing takes a while, or has to be requested once more.
         let has_ended = !to_close.is_empty();
         self.last_collection = LastCollection { at: Some(Instant::now()), has_ended };
         Some(to_close)
@@ -47,7 +48,8 @@ impl Ingest {
         })
     }
 
-    /// Forgets modules that no image has and no stack needs, and what is known by them. Returns the files to close.
+    /// Forgets modules that no image has and no stack needs, with everything keyed by them. Returns
+    /// the files to close.
     fn collect_modules(&mut self) -> Vec<(ModuleId, Vec<u64>)> {
         let python = self.table.values().filter_map(ProfiledProcess::python_module);
         let mapped: FxHashSet<ModuleId> =
@@ -68,7 +70,8 @@ impl Ingest {
         to_close.into_iter().collect()
     }
 
-    /// Forgets stacks that nothing needs. Where exited processes fill a quarter of it they give up some of theirs.
+    /// Forgets unneeded stacks. If exited processes fill a quarter of the table, they give up some
+    /// of their stacks.
     fn collect_stacks(&mut self) {
         self.forget_stacks();
         let records = self.processes.iter().filter(|(_, record)| record.exited.is_some());
@@ -85,7 +88,7 @@ impl Ingest {
         }
     }
 
-    /// What belongs to processes or stacks that have moved moves with them.
+    /// Moves all data of processes and stacks that have moved.
     pub(super) fn move_all(&mut self, moves: &Moves) {
         self.rows.fold(moves);
         self.windows.fold(moves);
@@ -95,7 +98,7 @@ impl Ingest {
         self.window_samples.fold(moves);
     }
 
-    /// Forgets stacks that nothing needs; how many.
+    /// Forgets unneeded stacks. Returns how many.
     fn forget_stacks(&mut self) -> u64 {
         let (before, _) = self.stacks.len();
         let mut needs = self.stacks.needs();
@@ -105,7 +108,7 @@ impl Ingest {
             self.stacks.need(&mut needs, process, stack);
         }
         for (space, stack) in self.stack_cache.stacks() {
-            // Ids of processes that have left their slot mean something for a moment.
+            // Ids of processes that have left their slot stay valid for a moment.
             let process = self.table.id_of(space.slot).unwrap_or(ProcessId(u32::MAX));
             self.stacks.need(&mut needs, process, stack);
         }

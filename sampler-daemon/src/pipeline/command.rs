@@ -1,4 +1,4 @@
-//! What can be asked of the worker thread, and the handle to ask it.
+//! The worker's commands, and the handle that sends them.
 
 use super::heartbeat::Heartbeat;
 use super::latency::Answers;
@@ -27,10 +27,10 @@ use std::sync::{Arc, mpsc};
 use std::time::{Instant, SystemTime};
 use tokio::sync::{broadcast, oneshot};
 
-/// Questions that may wait for the worker at a time; further askers wait in turn.
+/// Commands that may wait for the worker; further callers retry until there is room.
 pub(super) const QUEUE: usize = 64;
 
-/// A profile that somebody wants.
+/// A request for a profile.
 #[derive(Clone, Debug)]
 pub struct ProfileRequest {
     /// Which question.
@@ -39,31 +39,32 @@ pub struct ProfileRequest {
     pub selector: Selector,
     /// Confidence of every interval.
     pub confidence: Confidence,
-    /// The estimator; `None`: weighted, and for processes sampled by stride the sum of their points.
+    /// The estimator; `None`: weighted, and for processes sampled by stride the sum of their
+    /// points.
     pub estimator: Option<Estimator>,
-    /// Largest stacks only; 0 is all.
+    /// Number of largest stacks; 0 is all.
     pub top: usize,
-    /// So many functions, summed over all stacks; 0 is none.
+    /// Number of functions, summed over all stacks; 0 is none.
     pub functions: usize,
-    /// Which part of what was seen.
+    /// Which part of the recorded data.
     pub scope: Scope,
 }
 
-/// What somebody wants changed of how a process is sampled; what is `None` stays.
+/// A change to how a process is sampled; `None` leaves a value as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SamplingChange {
-    /// Mean bytes between samples. A fixed interval ends a wanted number of samples per second.
+    /// Mean bytes between samples. A fixed interval ends a target of samples per second.
     pub interval_bytes: Option<u64>,
-    /// The strategy; one sample in so many allocations ends with it.
+    /// The strategy. A new strategy ends `one_in`.
     pub strategy: Option<Strategy>,
     /// Bernoulli: one sample in so many allocations.
     pub one_in: Option<u64>,
-    /// Samples wanted in a second.
+    /// Target number of samples per second.
     pub samples_per_second: Option<f64>,
 }
 
 impl SamplingChange {
-    /// What was asked for, changed.
+    /// The sampling `to` with this change.
     pub fn apply(&self, to: &Sampling) -> Sampling {
         let rate_stays = self.interval_bytes.is_none() && self.one_in.is_none();
         let scheme_stays = self.strategy.is_none()
@@ -89,32 +90,32 @@ pub struct SamplingReport {
     pub asked: Sampling,
     /// Mean bytes between samples in force.
     pub interval_bytes: u64,
-    /// Bernoulli: one sample in so many allocations, once that is known.
+    /// Bernoulli: one sample in this many allocations, once known.
     pub one_in: Option<f64>,
-    /// It samples some allocations by itself, whatever is asked for.
+    /// Whether the process samples some allocations by itself, whatever is asked for.
     pub samples_itself: bool,
-    /// All of them.
+    /// Whether the process samples all its allocations by itself.
     pub is_self_sampled: bool,
     /// Back-pressure.
     pub pressure: PressureReport,
-    /// By our own library, whose rate follows ours.
+    /// Whether our own library samples, whose rate follows ours.
     pub preloaded: bool,
-    /// Where its samples come from.
+    /// Where the process's samples come from.
     pub sources: SampleSources,
 }
 
-/// How far the interval of a process is raised, and was.
+/// How far back-pressure has raised the interval of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PressureReport {
-    /// By the limits of samples per second.
+    /// Raised by the limits of samples per second.
     pub raised: Raised,
-    /// When it was raised from nothing for the last time.
+    /// When the interval last rose from its asked value.
     pub since: Option<SystemTime>,
     /// How often the kernel side has raised the interval of a size class because the ring filled.
     pub braked: u64,
-    /// By how much at most.
+    /// The largest factor of these raises.
     pub brake_factor: f64,
-    /// Whether it does so now.
+    /// Whether the kernel side raises an interval now.
     pub is_braked: bool,
 }
 
@@ -131,7 +132,7 @@ impl PressureReport {
 }
 
 impl SamplingReport {
-    /// Of a process.
+    /// The report of a process.
     pub fn new(process: &ProcessRecord) -> SamplingReport {
         let (pid, record) = (process.pid, &*process.sampling);
         let design = record.designs[0];
@@ -153,21 +154,21 @@ impl SamplingReport {
 /// A process with its numbers.
 #[derive(Clone, Debug)]
 pub struct ProcessReport {
-    /// Which.
+    /// Which process.
     pub id: ProcessId,
-    /// What is known of it.
+    /// The process's record.
     pub record: ProcessRecord,
     /// Its numbers.
     pub sums: ProcessSums,
-    /// Calls of freeing functions; `None` where they are not probed.
+    /// Calls of freeing functions; `None` if they are not probed.
     pub free_calls: Option<Count>,
-    /// Bounds that it has hit, with how often.
+    /// Bounds that the process has hit, with how often.
     pub bounds: Vec<(Outcome, u64)>,
-    /// What it has mapped; `None` where that is not followed.
+    /// What the process has mapped; `None` if mappings are not followed.
     pub mappings: Option<ProcessTotals>,
 }
 
-/// An answer, or one line on why there is none.
+/// An answer, or one line with the reason why there is none.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, String>>;
 
 pub(super) enum Command {
@@ -205,7 +206,7 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// One of a worker that has stopped: every question is answered so.
+    /// The handle of a stopped worker: every request fails with [`Stopped`].
     #[cfg(test)]
     pub(crate) fn stopped() -> Profiler {
         let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
@@ -219,7 +220,7 @@ impl Profiler {
         }
     }
 
-    /// Whether the worker still turns.
+    /// Whether the worker's event loop still runs.
     pub fn heartbeat(&self) -> &Heartbeat {
         &self.heartbeat
     }
@@ -253,7 +254,7 @@ impl Profiler {
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 
-    /// What the daemon does.
+    /// The state of the daemon.
     pub async fn status(&self) -> Result<Result<StatusReport, String>, Stopped> {
         let report = match self.ask("status", Command::Status).await? {
             Ok(report) => report,
@@ -291,8 +292,9 @@ impl Profiler {
         with_memory.await.map(Ok).map_err(|_| Stopped)
     }
 
-    /// Changes how the processes that run, and that `selector` chooses, are sampled; what is then in force. With an `owner`, a user id, a selector
-    /// that chooses processes of others is refused.
+    /// Changes how the running processes that `selector` chooses are sampled. Returns what is then
+    /// in force.
+    /// With an `owner`, a user id, a selector that chooses processes of others is refused.
     pub async fn set_sampling(
         &self,
         selector: Selector,
@@ -319,7 +321,7 @@ impl Profiler {
         self.ask("lifetimes", |reply| Command::Lifetimes(request, reply)).await
     }
 
-    /// What was allocated when, in at most some sixty windows.
+    /// What was allocated when, in at most about sixty windows.
     pub async fn history(
         &self,
         request: HistoryRequest,
@@ -332,7 +334,7 @@ impl Profiler {
         self.ask("leaks", |reply| Command::Leaks(request, reply)).await
     }
 
-    /// Every sample from now on; a slow receiver misses some and learns how many.
+    /// All samples from now on. A slow receiver misses some and learns how many.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<SampleEvent>> {
         self.samples.subscribe()
     }
@@ -344,7 +346,7 @@ impl Profiler {
 
     /// Detaches everything and ends the worker.
     pub fn stop(&self) {
-        // If the queue is full the worker is awake, and takes it a moment later.
+        // If the queue is full, the worker is awake and takes the command a moment later.
         let _ = self.commands.send(Command::Stop);
         self.wake();
     }

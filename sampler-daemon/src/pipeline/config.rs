@@ -1,4 +1,4 @@
-//! How to profile, as whoever starts the worker says it.
+//! The worker's configuration.
 
 use super::exclude::Exclusion;
 use super::held_at_exit::AtExit;
@@ -11,16 +11,17 @@ use crate::unwind::NativeFrames;
 use sampler_common::pressure::Limits;
 use sampler_common::windows::Budget;
 
-/// Which processes are profiled, and by whose links.
+/// Which processes are profiled, and with which links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMode {
-    /// A few given ones, each by links of its own.
+    /// A few given processes, each with links of its own.
     Pids,
-    /// Given ones, by links that all share: a link costs everyone who maps its file, so that many must not have one each.
+    /// Given processes with shared links. Every process that maps a link's file pays for the link,
+    /// so many processes must not have one each.
     PidsSharedLinks,
-    /// All that are not excluded, as they come and go, by links that all share.
+    /// All processes that are not excluded, as they come and go, with shared links.
     AllProcesses,
-    /// Given ones and every process that they fork, and those in turn, by links that all share.
+    /// Given processes and all their descendants, with shared links.
     Descendants,
 }
 
@@ -33,24 +34,25 @@ pub struct Config {
     pub settings: Settings,
     /// How allocations are sampled.
     pub sampling: Sampling,
-    /// Processes that are not profiled where others are unasked.
+    /// Processes that are not profiled when all processes, or a tree, are.
     pub exclude: Vec<Exclusion>,
-    /// What the user says of allocators.
+    /// The user's specification of allocators.
     pub allocators: &'static Spec,
     /// Which allocators in executables are probed.
     pub executables: Executables,
-    /// What becomes of the interpreter's frames that Python frames stand for.
+    /// What becomes of the interpreter's frames that Python frames replace.
     pub native: NativeFrames,
     /// What becomes of the blocks that a process holds when it exits.
     pub at_exit: AtExit,
-    /// Samples that may come in a second; beyond it intervals rise.
+    /// Limits of samples per second; above them intervals rise.
     pub limits: Limits,
     /// The budget of windows; `None`: processes are probed all the time.
     pub windows: Option<Budget>,
-    /// The share of its CPU time that the samples of an injected process may cost it; `None`: [`Config::limits`] alone hold.
+    /// The share of its CPU time that the samples of an injected process may cost; `None`: only
+    /// [`Config::limits`] apply.
     pub max_overhead: Option<Budget>,
-    /// Whether only files are probed that sample their allocations by themselves.
+    /// Whether only files are probed that sample their own allocations.
     pub samplers_only: bool,
-    /// Whether the in-process sampler is put into processes that come by themselves, and how.
+    /// Whether and how the in-process sampler is injected into newly appeared processes.
     pub injecting: Option<Injecting>,
 }

@@ -1,9 +1,9 @@
-//! What profiling costs processes: the work of their probes, charged by what was measured here.
+//! What profiling costs processes: the work of their probes, charged at prices measured on this
+//! machine.
 //!
-//! Every cost that is shown anywhere is made here, so that all of them agree. Whoever wants to know what a process has spent
-//! since some moment keeps its [`Work`] of then ([`Worker::work`]) and charges what came since; divided by the time that the probes were on
-//! ([`Spent::per_second`]) it is what they will go on to cost:
-//!
+//! Every reported cost is computed here, so that all of them agree. To get the cost since a moment,
+//! keep the [`Work`] of that moment ([`Worker::work`]) and charge the difference.
+//! Divided by the time that the probes were on ([`Spent::per_second`]), the cost is a forecast:
 //! ```text
 //! let mark = worker.work(id);
 //! …
@@ -25,49 +25,51 @@ use sampler_common::windows::Clock;
 use sampler_common::wire::Role;
 use std::time::{Duration, Instant};
 
-/// How soon prices are measured again, and how often in the end: machines slow down and speed up. A measurement takes 3 to 20 ms of CPU time.
+/// First and longest time between two measurements of prices: machines slow down and speed up. A
+/// measurement takes 3 to 20 ms of CPU time.
 const LOOKS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(64)];
 
-/// Prices, and how they were come by.
+/// Prices, and their measurement.
 pub(super) struct Prices {
     calibrator: Option<Calibrator>,
     tariff: Tariff,
-    /// Why there are none.
+    /// Why there are no prices; empty otherwise.
     why: String,
     next_look: Instant,
-    /// From the last look to the next, and at most.
+    /// Time between the last measurement and the next, and its upper limit.
     period: Duration,
     longest: Duration,
 }
 
-/// What was measured.
+/// The measured prices.
 #[derive(Clone, Debug)]
 pub struct PricesReport {
     /// The prices.
     pub tariff: Tariff,
-    /// CPU time that measuring them took.
+    /// CPU time of measuring the prices.
     pub taken: Duration,
-    /// Why there are none; empty otherwise.
+    /// Why there are no prices; empty otherwise.
     pub why: String,
 }
 
-/// A cost, but for the CPU time of the processes: reading that takes its time, so that the worker leaves it to others.
+/// A cost without the CPU time of the processes. Reading that time takes long, so the worker leaves
+/// it to others.
 #[derive(Clone, Debug, Default)]
 pub struct UnreadCost {
-    /// Everything else.
+    /// All other parts of the report.
     report: Report,
-    /// What their probes have done.
+    /// The work of the probes.
     work: Work,
-    /// CPU time of those that have exited, nanoseconds; `None`: of one of them it is not known.
+    /// CPU time of the exited processes, nanoseconds; `None` if the time of one of them is unknown.
     exited_ns: Option<u64>,
-    /// Pid and start of those that run, with their CPU time at the attach.
+    /// Pid and start of the running processes, with their CPU time at the attach.
     running: Vec<(u32, u64, u64)>,
-    /// How many there are.
+    /// Number of processes.
     processes: u64,
 }
 
 impl Prices {
-    /// Measures them; without any, what is wrong is said in the log and in `status`.
+    /// Measures the prices. On failure, the log and `status` give the reason.
     pub(super) fn measure(kernel: &mut Kernel, config: &Config) -> Prices {
         let by_pid = config.attach_mode != AttachMode::Pids && config.windows.is_none();
         let way = ProbeSetup { by_pid };
@@ -85,12 +87,12 @@ impl Prices {
         Prices { calibrator, tariff, why, next_look: Instant::now() + period, period, longest }
     }
 
-    /// What was spent on work; `None` where there are no prices.
+    /// The cost of `work`; `None` if there are no prices.
     pub(super) fn charge(&self, work: &Work) -> Option<Spent> {
         self.why.is_empty().then(|| self.tariff.charge(work))
     }
 
-    /// What was measured.
+    /// The measured prices.
     pub(super) fn report(&self) -> PricesReport {
         PricesReport {
             tariff: self.tariff,
@@ -99,14 +101,15 @@ impl Prices {
         }
     }
 
-    /// The links of the calibration, to be closed.
+    /// Takes the links of the calibration, to be closed.
     pub(super) fn take_links(&mut self) -> Vec<Link> {
         self.calibrator.as_mut().map(Calibrator::take_links).unwrap_or_default()
     }
 }
 
 impl Worker {
-    /// Perf events are detached one by one, which takes long: better now than at the end. They are measured once.
+    /// Closes perf links of the calibration now: perf events are detached one by one, which takes
+    /// long at the end. Perf prices are measured once.
     pub(super) fn close_costly_links(&mut self) {
         if self.engine() == ProbeEngine::Perf {
             let links = self.prices.take_links();
@@ -114,10 +117,11 @@ impl Worker {
         }
     }
 
-    /// Measures the prices again, where it is time to.
+    /// Measures the prices again if it is time to.
     pub(super) fn measure_due_prices(&mut self) {
         let due = self.prices.next_look;
-        // While a window is open better nothing else is done; where one always is, a look has to be.
+        // Nothing else should run while a window is open. If a window is always open, a measurement
+        // is due nevertheless.
         let begins = if self.is_between_windows() { due } else { due + self.prices.longest };
         if begins > Instant::now() {
             return;
@@ -142,7 +146,7 @@ impl Worker {
         facts::look(self.ingest.processes.get_mut(profiled.id), process);
     }
 
-    /// What profiling has cost these processes since they were attached, together.
+    /// The total cost of profiling these processes since their attach.
     pub(super) fn costs(&self, of: &[ProcessId], confidence: Confidence) -> UnreadCost {
         let (mut work, mut records) = (Work::default(), 0);
         let mut unread = UnreadCost { exited_ns: Some(0), ..UnreadCost::default() };
@@ -171,7 +175,7 @@ impl Worker {
         unread
     }
 
-    /// With the cost of the ticks of these processes' clocks: nothing without windows.
+    /// Adds the cost of the ticks of these processes' clocks, if there are windows.
     fn with_clocks(&self, of: &[ProcessId], spent: Range) -> Range {
         if self.kernel.windows.is_none() {
             return spent;
@@ -181,13 +185,14 @@ impl Worker {
         Range { value: spent.value + ticks_ns / 2.0, high: spent.high + ticks_ns, ..spent }
     }
 
-    /// What a hit of a function's probe costs.
+    /// The cost of a hit of a function's probe.
     pub(super) fn price_of(&self, function: &Function) -> Option<Measured> {
         let placed = Placed::one(function.placement.emulated);
         self.prices.tariff.hit(Program::of(function.role)?, placed)
     }
 
-    /// What the hits of a role's probes in these slots that are placed so have cost, without what samples cost beyond a hit.
+    /// The cost of the hits of a role's probes in these slots, for one placement. It is without the
+    /// cost of samples beyond a hit.
     pub(super) fn spent_on_hits(&self, slots: &[u32], role: Role, placed: Placed) -> Option<Range> {
         Program::of(role)?;
         let mut work = Work::default();
@@ -196,13 +201,13 @@ impl Worker {
         Some(spent.range(Confidence::DEFAULT))
     }
 
-    /// CPU time that the daemon and its guardian have used, nanoseconds, but for measuring prices.
+    /// CPU time of the daemon and its guardian without measuring prices, nanoseconds.
     pub(super) fn used_ns(&self) -> u64 {
         let own_ns = clock::processor_ns() + self.kernel.attacher().spent_ns();
         own_ns.saturating_sub(self.prices.report().taken.as_nanos() as u64)
     }
 
-    /// The part of the daemon's CPU time that goes to so many records: all that it has used since it was ready.
+    /// The part of the daemon's CPU time since the start that goes to `records` records.
     fn daemon_ns_for(&self, records: u64) -> u64 {
         let used = self.used_ns().saturating_sub(self.starting_ns);
         match self.ingest.records {
@@ -213,17 +218,17 @@ impl Worker {
 }
 
 impl UnreadCost {
-    /// What was spent; `None` where there are no prices.
+    /// The cost; `None` if there are no prices.
     pub(super) fn spent_ns(&self) -> Option<Range> {
         self.report.spent_ns
     }
 
-    /// The part of the work that one program did.
+    /// The part of the work of one program.
     pub(super) fn work_of(&self, program: Program) -> Work {
         self.work.only(program)
     }
 
-    /// Reads the CPU time.
+    /// Reads the CPU time of the processes.
     pub(super) fn read(self) -> Report {
         let UnreadCost { mut report, exited_ns, running, processes, .. } = self;
         let each = running.iter().map(|(pid, start, before)| {

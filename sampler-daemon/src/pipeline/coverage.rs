@@ -7,35 +7,35 @@ use sampler_common::note::{Blind, Processes, Reason};
 use sampler_common::wire::Role;
 use std::collections::BTreeMap;
 
-/// Processes remembered at most; of further ones nothing is said.
+/// Processes remembered at most; further processes are not reported.
 pub(super) const MAX_LOOKED_AT: usize = 32 * 1024;
-/// Processes named for one reason; more are counted.
+/// Processes named for one reason; further processes are counted.
 const MAX_NAMED_PROCESSES: usize = 16;
 
-/// What was found out about processes that nobody need have called an allocator in.
+/// Blind parts of processes that may never have called an allocator.
 #[derive(Default)]
 pub(super) struct Coverage {
     blind: FxHashMap<u32, Vec<Blind>>,
 }
 
-/// A reason that holds of a process.
+/// A reason that applies to a process.
 pub(super) struct Case<'a> {
     pub(super) pid: u32,
     pub(super) comm: &'a str,
-    /// The file that it holds for; empty: all of the process.
+    /// The file that the reason applies to; empty: the whole process.
     pub(super) place: &'a str,
     pub(super) reason: Reason,
 }
 
 impl<'a> Case<'a> {
-    /// Why a part of a process is not seen.
+    /// The case of a part of a process that is not seen.
     pub(super) fn blind(pid: u32, comm: &'a str, Blind { place, why }: &'a Blind) -> Case<'a> {
         Case { pid, comm, place, reason: Reason::Blind(why.clone()) }
     }
 }
 
 impl Coverage {
-    /// Keeps what discovery says of a process.
+    /// Keeps the blind parts that discovery has found in a process.
     pub(super) fn look(&mut self, pid: u32, discovery: &Discovery) {
         let blind = &discovery.blind;
         if blind.is_empty() {
@@ -45,7 +45,7 @@ impl Coverage {
         }
     }
 
-    /// Processes remembered.
+    /// Number of processes remembered.
     pub(super) fn len(&self) -> usize {
         self.blind.len()
     }
@@ -57,7 +57,7 @@ impl Coverage {
 }
 
 impl Worker {
-    /// What is blind in running processes: those that are profiled, and those that were only looked at.
+    /// The blind parts of running processes: profiled ones, and ones that were only inspected.
     pub(super) fn blind_processes(&self) -> Vec<Processes> {
         let mut known: FxHashMap<u32, (String, Vec<Blind>)> = FxHashMap::default();
         for (pid, blind) in &self.coverage.blind {
@@ -76,7 +76,7 @@ impl Worker {
         )
     }
 
-    /// Files of which a probe is slow.
+    /// Files with a slow probe.
     pub(super) fn slow_probes(&self) -> Vec<String> {
         let mut slow: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for allocator in self.ingest.table.values().flat_map(|profiled| &profiled.allocators) {
@@ -107,7 +107,7 @@ pub(super) fn grouped<'a>(all: impl Iterator<Item = Case<'a>>) -> Vec<Processes>
         whom.sort_unstable();
         let place = whom[0].2;
         let place = if whom.iter().all(|of| of.2 == place) { place } else { "" };
-        // A process has several files of one kind; it counts once.
+        // A process may have several files of one kind; it counts once.
         whom.dedup_by_key(|of| of.0);
         let examples =
             whom.iter().take(MAX_NAMED_PROCESSES).map(|of| (of.0, of.1.to_owned())).collect();

@@ -1,4 +1,4 @@
-//! The end of an attached process: its probes go, its profile stays.
+//! The end of an attached process: probes are removed, the profile stays.
 
 use super::bounds;
 use super::facts;
@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 impl Worker {
-    /// The processes in these slots have been seen to be gone: what they have sent is read first. That can end one of them already, and another
-    /// process may have its slot by then, so that it is asked again who is gone.
+    /// Detaches the processes in these slots, which were found to be gone. Their records are read
+    /// first.
+    /// Reading can already end one of the processes and give its slot to another process. So the
+    /// check is repeated afterwards.
     pub(super) fn detach_gone(&mut self, slots: &[u32]) {
         if slots.is_empty() {
             return;
@@ -23,7 +25,7 @@ impl Worker {
         self.detach_exited(&gone);
     }
 
-    /// The processes in these slots are gone: their profiles stay.
+    /// Detaches the processes in these slots, which are gone. Their profiles stay.
     pub(super) fn detach_exited(&mut self, slots: &[u32]) {
         self.end_all_blocks(slots);
         for slot in slots {
@@ -38,17 +40,18 @@ impl Worker {
                 self.ingest.exit(process);
             }
         }
-        // Entries of address spaces that are no more go soon, all at once.
+        // Live-set entries of ended address spaces are removed soon, all at once.
         self.stale.note();
     }
 
-    /// Keeps what the kernel side knows of a process that is gone.
+    /// Keeps the kernel side's data of a process that is gone.
     fn keep_last(&mut self, slot: u32) {
         self.note_unseen_of(slot);
         self.note_flood_of(slot);
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let (id, pid) = (profiled.id, profiled.pid);
-        // Its last program had not mapped one yet when it was looked at: that says nothing.
+        // The last program had not mapped an allocator yet when it was inspected, which does not
+        // mean that it has none.
         if self.ingest.table.attached(slot).is_some_and(|attached| !attached.timer.has_settled()) {
             self.ingest.processes.get_mut(id).blind.retain(|of| of.why != NONE_MAPPED);
         }
@@ -67,7 +70,7 @@ impl Worker {
                 return;
             }
         };
-        // Reading the cells is dear, and they are seldom needed.
+        // Reading the cells is expensive, and they are seldom needed.
         let (cells, lost) = match has_lost(&totals) {
             true => (self.lost_cells().remove(&slot), self.lost_by_slot().remove(&slot)),
             false => (None, None),
@@ -92,7 +95,8 @@ impl Worker {
         tracing::debug!(pid, "exited");
     }
 
-    /// A process leaves its slot, which is offered to others. Nothing is done of a slot that nobody has: offered twice, it would be two processes'.
+    /// Releases a slot, which is offered to other processes. A vacant slot is ignored: a slot that
+    /// is offered twice would belong to two processes.
     pub(super) fn release(&mut self, slot: u32) {
         if !self.ingest.table.is_attached(slot) {
             return;
@@ -103,7 +107,7 @@ impl Worker {
         self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);
         self.pressure.forget(slot);
-        // What it has sent says nothing of whoever has the slot next.
+        // The arrivals of the old process do not apply to the next process in the slot.
         self.ingest.arrivals.forget(slot);
         if let Some(pid) = pid {
             self.kernel.targets.vacate(pid, slot);

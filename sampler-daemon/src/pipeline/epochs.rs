@@ -1,4 +1,5 @@
-//! Rates come into force, and the exact totals are divided there: what was allocated at each (the module `epochs` of the store).
+//! Puts new rates into force, and divides the exact totals there by rate (the module `epochs` of
+//! the store).
 
 use super::totals::by_class;
 use super::worker::Worker;
@@ -7,7 +8,7 @@ use crate::store::{Designs, ProcessId, ProcessRecord};
 use sampler_common::limits::CLASSES;
 
 impl ProcessRecord {
-    /// The bands of rates that were in force since the totals were last looked at.
+    /// The bands of rates that were in force since the totals were last read.
     pub(super) fn bands(&self) -> [Band; CLASSES] {
         match &self.epochs {
             Some(epochs) => epochs.bands(),
@@ -17,8 +18,8 @@ impl ProcessRecord {
 }
 
 impl Worker {
-    /// Puts the designs of the record of the process in `slot` into force, those `before` them no longer. `unseen` is what could pass by
-    /// those that were until now.
+    /// Puts the designs of the record of the process in `slot` into force and ends the designs
+    /// `before`. `unseen` is what may have gone unseen at the old rates.
     pub(super) fn put_into_force(
         &mut self,
         slot: u32,
@@ -35,7 +36,8 @@ impl Worker {
         let first = self.kernel.totals.read(slot);
         self.kernel.slots.set_designs(slot, &designs);
         let last = self.kernel.totals.read(slot);
-        // After the totals: whoever was charged by a braked design has counted its level before.
+        // Read after the totals: a call that was charged at a braked design has counted its level
+        // before.
         let level = self.kernel.slots.take_brake_level(slot);
         let record = self.ingest.processes.get_mut(process);
         let until_now: Rates = unseen.map(Into::into);
@@ -50,7 +52,7 @@ impl Worker {
                 epochs.close(&border, &next);
                 self.ingest.windows.observe(process, &border, &bands, &[]);
             }
-            // It is not known what was counted by now.
+            // The totals at this moment are unknown.
             (Err(error), _) | (_, Err(error)) => {
                 tracing::warn!("{error:#}");
                 epochs.note(&next);
@@ -61,7 +63,8 @@ impl Worker {
         }
     }
 
-    /// The kernel side has braked the process in `slot` to this level, at any time since its totals were last looked at.
+    /// Records that the kernel side has braked the process in `slot` to this level, at some time
+    /// since its totals were last read.
     pub(super) fn note_level(&mut self, slot: u32, process: ProcessId, level: u32) {
         let seen = self.ingest.windows.seen(process);
         let record = self.ingest.processes.get_mut(process);
@@ -80,7 +83,8 @@ impl Worker {
         self.pressure.watch(slot);
     }
 
-    /// The brake of the process in `slot` has been let go: what comes now is sampled at its designs again. False if it is on again.
+    /// Ends an epoch: the brake of the process in `slot` has been released, and its own designs
+    /// apply again. False if the brake is on again.
     pub(super) fn end_brake(&mut self, slot: u32) -> bool {
         let Some(process) = self.ingest.table.id_of(slot) else {
             return true;
@@ -103,7 +107,7 @@ impl Worker {
         true
     }
 
-    /// What the process in `slot` holds is thinned to the rates in force.
+    /// Records that the live samples of the process in `slot` are thinned to the rates in force.
     pub(super) fn note_thinned(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let record = self.ingest.processes.get_mut(profiled.id);

@@ -1,6 +1,6 @@
-//! The event loop of the worker: it waits, reads the ring, acts on what has happened, and answers questions.
+//! The event loop of the worker: it waits, reads the ring, handles events, and answers requests.
 //!
-//! The order of a turn's steps matters; each step says why it stands where it stands.
+//! The order of the steps matters; each step says why it stands where it stands.
 
 use super::config::AttachMode;
 use super::ingest::Event;
@@ -11,20 +11,21 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Records read between two looks at commands and processes.
+/// Records that are read before commands and processes are checked again.
 pub(super) const BATCH: usize = 1024;
-/// Place of the eventfd among what is waited for.
+/// Index of the eventfd among the polled descriptors.
 const WAKE: usize = 1;
-/// The same of what hangs up when the guardian ends.
+/// Index of the descriptor that hangs up when the guardian ends.
 const GUARDIAN: usize = 2;
 /// How long records may wait in the ring when few arrive (many wake the worker).
 const MAX_RECORD_DELAY: Duration = Duration::from_millis(100);
-/// The same where processes come and go: what is known of a short one must be read soon.
+/// As [`MAX_RECORD_DELAY`], where processes come and go: a short process must be read soon.
 const OPEN_PERIOD: Duration = Duration::from_millis(20);
-/// Said when nothing can be seen any more.
+/// The error when nothing can be seen any more.
 const NO_GUARDIAN: &str = "the probe guardian has ended, and every probe with it: nothing is profiled any more (start samplerd again)";
 
-/// Lets this thread run as soon as there is something to do: while it waits for a CPU, programs go on paying for probes that are to go.
+/// Raises this thread's priority: while the thread waits for a CPU, programs go on paying for
+/// probes that are to be removed.
 fn raise_thread_priority() {
     const FIRST: i32 = -15;
     let me = rustix::thread::gettid();
@@ -34,7 +35,8 @@ fn raise_thread_priority() {
 }
 
 impl Worker {
-    /// Turns until it is asked to stop; an error if nothing can be seen any more.
+    /// Runs the loop until [`Command::Stop`](super::command::Command::Stop); an error if nothing
+    /// can be seen any more.
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         if self.config.windows.is_some() {
             raise_thread_priority();
@@ -47,17 +49,18 @@ impl Worker {
                 self.shut_down();
                 bail!("{NO_GUARDIAN}");
             }
-            // First: programs pay for each call while a window is open.
+            // First step: programs pay for each call while a window is open.
             self.open_and_end_windows();
-            // Before the ring is read: how full it was says what the next turn needs.
+            // Before the ring is read: the fill of the ring says what the next turn needs.
             self.note_ring_fill();
             self.read(BATCH);
-            // By what has just been read, and before anything that takes long.
+            // After the read, and before anything that takes long.
             self.control_pressure();
             self.handle_events();
-            // Behind the events: the end of a process may be among them, and its slot another's by now.
+            // After the events: they may include the end of a process whose slot belongs to another
+            // process by now.
             self.detach_gone(&exited);
-            // Behind all that has happened: an answer contains whatever returned before its question.
+            // After all events: an answer contains every call that returned before its request.
             are_more = match self.answer_some() {
                 ControlFlow::Continue(are_more) => are_more,
                 ControlFlow::Break(()) => {
@@ -65,7 +68,7 @@ impl Worker {
                     return Ok(());
                 }
             };
-            // What may wait for a turn, each by its own time.
+            // Steps that may wait for a turn, each with its own period.
             self.look_at_due_processes();
             self.look_at_injected();
             self.survey();
@@ -78,13 +81,14 @@ impl Worker {
         }
     }
 
-    /// Waits for records, questions, exits or the period's end, or only looks if there are questions left; slots whose process has exited.
+    /// Waits for records, requests, exits or the end of the period. It does not wait if there are
+    /// requests left. Returns the slots whose process has exited.
     fn wait(&mut self, are_questions: bool) -> Vec<u32> {
         let mut descriptors = vec![
             PollFd::new(&self.kernel.ring, PollFlags::IN),
             PollFd::new(&*self.wake, PollFlags::IN),
         ];
-        // Nothing is read from it: it only hangs up.
+        // The guardian's descriptor is never read: it only hangs up.
         let guardian = self.kernel.attacher().guardian();
         descriptors.extend(guardian.map(|it| PollFd::from_borrowed_fd(it, PollFlags::empty())));
         let watched = self.watched();
@@ -104,7 +108,7 @@ impl Worker {
             period = Duration::ZERO;
         }
         let timeout = Timespec { tv_sec: 0, tv_nsec: period.as_nanos() as i64 };
-        // An interrupted wait is a short one.
+        // An interrupted poll is a short wait.
         let _ = poll(&mut descriptors, Some(&timeout));
         if !descriptors[WAKE].revents().is_empty() {
             let mut counter = [0u8; 8];
@@ -114,7 +118,8 @@ impl Worker {
         self.gone(&watched)
     }
 
-    /// Slots of those that may end now; of many processes only those whose first thread is going.
+    /// Slots of processes that may end now. Of many processes, only those are watched whose first
+    /// thread is ending.
     fn watched(&self) -> Vec<u32> {
         match self.config.attach_mode {
             AttachMode::Pids => self.slots(),
@@ -127,7 +132,8 @@ impl Worker {
             match event {
                 Event::Exec { slot, generation } => self.image_replaced(slot, generation),
                 Event::ExpectedExec { pid } => self.expected_exec(pid),
-                // What does so may be our library, which is to hear of its limit before it has sent thousands.
+                // The process may run our library, which must get its limit before it has sent
+                // thousands of samples.
                 Event::SamplesItself { slot } => self.look_again(slot),
                 Event::LiveHigh => self.thin(),
                 Event::Appeared { slot } => self.appeared(slot),

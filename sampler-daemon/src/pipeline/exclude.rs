@@ -1,8 +1,11 @@
-//! Processes that are not to be profiled where all are, or a whole tree. What an excluded process of a tree starts belongs to the tree.
+//! Processes that are not profiled when all processes, or a whole tree, are. What an excluded
+//! process of a tree starts belongs to the tree.
 //!
-//! Those that are there at the start, or are found before they allocate, are never sampled. A process that comes by itself is known by no
-//! more than its pid and command name until it has been looked at: what was sampled before is dropped, and counted. A process that becomes
-//! an excluded one by `execve` ends there; what it was before stays. One that is excluded comes anew with every `execve`.
+//! Processes that exist at the start, or are found before they allocate, are never sampled. Of a
+//! newly appeared process only the pid and the command name are known until it is inspected:
+//! earlier samples are dropped and counted.
+//! If a process becomes excluded by `execve`, its profile ends there and stays. An excluded process
+//! is checked again at every `execve`.
 
 use super::facts::Facts;
 use super::worker::Worker;
@@ -15,9 +18,9 @@ use std::path::Path;
 /// A reason not to profile processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exclusion {
-    /// Which.
+    /// Which processes.
     pub criterion: Criterion,
-    /// Why, where nobody asked for it.
+    /// Why, for exclusions that nobody asked for.
     pub reason: &'static str,
 }
 
@@ -37,24 +40,24 @@ impl Exclusion {
         ]
     }
 
-    /// What puts the sampler into others: a child of samplerd, which is no part of a tree.
+    /// The injector: a child of samplerd, which is no part of a tree.
     pub fn injector(program: &Path) -> Exclusion {
         let criterion = Criterion::Exe(program.display().to_string());
         Exclusion { criterion, reason: "samplerd's injector" }
     }
 
-    /// What is better left alone.
+    /// Exclusions by default.
     pub fn defaults() -> Vec<Exclusion> {
         let reason = "init: the machine would go down with it";
         vec![Exclusion { criterion: Criterion::Pid(1), reason }]
     }
 }
 
-/// What is excluded, with whom it concerns.
+/// The exclusions, and the processes that they exclude.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Excluded {
     pub(super) exclusions: Vec<Exclusion>,
-    /// Excluded processes that run, with the exclusion's place in the list.
+    /// Excluded running processes, with the index of their exclusion.
     pids: FxHashMap<u32, usize>,
 }
 
@@ -63,12 +66,12 @@ impl Excluded {
         Excluded { exclusions, pids: FxHashMap::default() }
     }
 
-    /// The place in the list of the exclusion that a process meets.
+    /// The index of the exclusion that matches a process.
     pub(super) fn by(&self, who: ProcessIdentity<'_>) -> Option<usize> {
         self.exclusions.iter().position(|of| of.criterion.matches(who))
     }
 
-    /// Whether a process was found to be excluded.
+    /// Whether the process `pid` was found to be excluded.
     pub(super) fn has(&self, pid: u32) -> bool {
         self.pids.contains_key(&pid)
     }
@@ -86,7 +89,7 @@ impl Excluded {
 }
 
 impl Worker {
-    /// Excludes those that run already; those of a tree are when they are found.
+    /// Excludes processes that run already. Processes of a tree are checked when they are found.
     pub(super) fn exclude_running(&mut self) {
         if self.is_tree() {
             return;
@@ -96,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// Whether a process is excluded; from now on it has no slot then.
+    /// Whether a process is excluded. An excluded process gets no slot from now on.
     pub(super) fn exclude_if_listed(&mut self, pid: u32) -> bool {
         let facts = Facts::of(pid);
         let Some(by) = self.excluded.by(facts.who(pid)) else {
@@ -110,12 +113,13 @@ impl Worker {
         true
     }
 
-    /// Whether a process is excluded as it is now; nothing comes of it.
+    /// Whether a process is excluded as it is now, without any effect.
     pub(super) fn is_excluded(&self, pid: u32) -> bool {
         self.excluded.by(Facts::of(pid).who(pid)).is_some()
     }
 
-    /// Whether the process that has just taken a slot is excluded, so that it has lost it again.
+    /// Whether the process that has just taken a slot is excluded. An excluded process loses the
+    /// slot again.
     pub(super) fn drops_if_excluded(&mut self, slot: u32) -> bool {
         let Some(profiled) = self.ingest.table.get(slot) else { return false };
         let (id, has_been) = (profiled.id, profiled.has_exec());
@@ -129,7 +133,8 @@ impl Worker {
         true
     }
 
-    /// The process in `slot` runs an excluded program now: it is treated as if it had ended.
+    /// Whether the process in `slot` runs an excluded program now. If so, it is treated as if it
+    /// had ended.
     pub(super) fn has_become_excluded(&mut self, slot: u32) -> bool {
         let Some(profiled) = self.ingest.table.get(slot) else { return false };
         let facts = Facts::of(profiled.pid);
@@ -138,7 +143,7 @@ impl Worker {
         true
     }
 
-    /// A process without a slot has a new image: if it was excluded it is expected now.
+    /// A process without a slot has a new image: if it was excluded, it is expected now.
     pub(super) fn expected_exec(&mut self, pid: u32) {
         let is_outside = |slot| !self.kernel.targets.has(pid, slot);
         let has_been = self
@@ -147,7 +152,7 @@ impl Worker {
             .all_attached()
             .find(|(slot, of, _)| of.pid == pid && is_outside(*slot));
         match has_been.map(|(slot, ..)| slot) {
-            // Where nobody takes a slot by himself it stays as it is.
+            // In modes where processes take no slots by themselves, the process stays excluded.
             Some(slot) if !self.is_open() => self.exclude(slot),
             _ => self.tree.note_exec(pid),
         }
@@ -157,7 +162,8 @@ impl Worker {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let pid = profiled.pid;
         self.detach_exited(&[slot]);
-        // Should it have taken another slot meanwhile, it appears there, and is turned away again.
+        // If the process has taken another slot meanwhile, it appears in that slot and is excluded
+        // again.
         self.block_pid(pid, by);
     }
 
@@ -166,7 +172,8 @@ impl Worker {
         if let Err(error) = self.kernel.targets.exclude(pid) {
             tracing::warn!(pid, "{error:#}");
         }
-        // It may have ended before this, and then nobody else forgets it: the next of its number would pass for it.
+        // The process may have ended before it was listed. Then nothing else removes it, and the
+        // next process with this pid would be excluded.
         if !Path::new(&format!("/proc/{pid}")).exists() {
             self.excluded.pids.remove(&pid);
             self.kernel.targets.forget(pid);

@@ -1,11 +1,11 @@
-//! What is read of a process while it is there, and kept after it has gone.
+//! Facts that are read of a process while it exists, and kept after it has ended.
 
 use crate::inspect::cgroup::{self, Cgroup};
 use crate::inspect::process::{self, Process};
 use crate::inspect::{memory, processor};
 use crate::store::{ProcessIdentity, ProcessRecord};
 
-/// Who a process is, whoever may have its pid now.
+/// The identity of a process, whichever process has its pid now.
 pub(super) struct Facts {
     comm: String,
     exe: String,
@@ -13,7 +13,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Of the process that has `pid`; empty if there is none.
+    /// Facts of the process that has `pid`; empty if there is none.
     pub(super) fn of(pid: u32) -> Facts {
         Facts { comm: process::comm(pid), exe: process::exe(pid), cgroup: cgroup::read(pid) }
     }
@@ -31,10 +31,10 @@ pub(super) fn look(record: &mut ProcessRecord, process: &Process) {
     }
 }
 
-/// Reads who a process is. What cannot be read any more stays as it was.
+/// Reads the identity of a process. What cannot be read any more stays as it was.
 pub(super) fn read(record: &mut ProcessRecord, process: &Process) {
     let facts = Facts::of(process.pid);
-    // Read of our process only if that is still there.
+    // The facts are those of our process only if it still exists.
     if !process.is_running() {
         return;
     }

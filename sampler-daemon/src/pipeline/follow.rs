@@ -1,4 +1,4 @@
-//! What becomes of an attached process: a new program image, a new allocator.
+//! Follows an attached process: new program images and new allocators.
 
 use super::config::AttachMode;
 use super::facts;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Worker {
-    /// `execve`: the old image's blocks are gone, its probes follow by themselves, and the new image
-    /// may have other allocators.
+    /// Handles an `execve`: the blocks of the old image are gone, its probes follow by themselves,
+    /// and the new image may have other allocators.
     pub(super) fn image_replaced(&mut self, slot: u32, generation: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         if generation < profiled.generation {
-            // Overtaken: a newer image has sent records already, and its blocks are held.
+            // The event is late: a newer image has sent records already, and its blocks are held.
             return;
         }
         if generation > profiled.generation {
@@ -34,15 +34,15 @@ impl Worker {
         self.ingest.mapped.of_image(profiled.id, generation);
         let record = self.ingest.processes.get_mut(profiled.id);
         record.images = generation - profiled.first_generation + 1;
-        // What was blind in the old one; the next look says what is in this.
+        // Blind parts belong to the old image; the next inspection finds those of the new one.
         record.blind.clear();
-        // What it allocates before it is injected, or ends, is not seen.
+        // Allocations before the injection, or up to the end, are not seen.
         record.has_unseen_allocations |= self.injections.is_some();
         if let Some(attached) = self.ingest.table.attached_mut(slot) {
             if let Some(process) = &attached.process {
                 facts::read(record, process);
             }
-            // Where events tell of new mappings they say when to look.
+            // If events report new mappings, they say when to inspect.
             attached.has_new_image = true;
             attached.patched.clear();
             attached.looked.forget();
@@ -57,15 +57,16 @@ impl Worker {
         self.stale.note();
     }
 
-    /// Looks at a process again soon.
+    /// Inspects a process again soon.
     pub(super) fn look_again(&mut self, slot: u32) {
         if let Some(attached) = self.ingest.table.attached_mut(slot) {
             attached.timer.look_after(NEW_IMAGE_WAIT);
         }
     }
 
-    /// A thread other than the first has called `execve` and become the first: the kernel's links still
-    /// wait for the old one. They are dropped, and the next look makes new ones.
+    /// Handles an `execve` by a thread other than the first, which has become the first. The
+    /// kernel's links still wait for the old first thread. They are dropped, and the next
+    /// inspection makes new ones.
     fn renew_links(&mut self, slot: u32) {
         let changes = self.kernel.slots.leader_changes(slot);
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
@@ -76,7 +77,7 @@ impl Worker {
         attached.leader_changes = changes;
         let pid = profiled.pid;
         if !self.links.has_own(slot) {
-            // A link that processes share does not know them by their threads.
+            // A shared link does not filter by thread.
             return;
         }
         self.unprobe(slot);
@@ -86,7 +87,8 @@ impl Worker {
         tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
     }
 
-    /// Takes the probes off a new image that they could harm; whether the process has lost its slot by that.
+    /// Removes the probes from a new image that they could harm. Returns whether the process has
+    /// lost its slot.
     fn detach_hazardous(&mut self, slot: u32) -> bool {
         let Some(profiled) = self.ingest.table.get(slot) else { return false };
         let pid = profiled.pid;
@@ -111,7 +113,7 @@ impl Worker {
         }
         match self.has_own_links() {
             true => tracing::warn!(pid, "no longer probed: {hazard}"),
-            // These are in whoever maps their file.
+            // Shared links are in every process that maps their file.
             false => tracing::warn!(
                 pid,
                 "no longer profiled, though links that are shared stay: {hazard}"
@@ -120,7 +122,7 @@ impl Worker {
         false
     }
 
-    /// Takes the probes off a process that stays in its slot.
+    /// Removes the probes from a process that stays in its slot.
     fn unprobe(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         if let Some(attached) = &mut profiled.attached {
@@ -132,7 +134,8 @@ impl Worker {
         self.close_left();
     }
 
-    /// Closes the links in files that none of the listed processes has any more. (Where processes come by themselves a survey does.)
+    /// Closes the links in files that no listed process maps any more. (If processes appear by
+    /// themselves, a survey does it.)
     pub(super) fn close_left(&mut self) {
         if self.config.attach_mode != AttachMode::PidsSharedLinks {
             return;
@@ -142,8 +145,9 @@ impl Worker {
         self.links.detach_others_than(&kept);
     }
 
-    /// What a new program image has not mapped when it has settled is not looked for in it any more, and not probed: a process that goes on
-    /// executing others would gather the files of all of them. Before that the same file may come again any moment.
+    /// Drops allocators that a new program image has not mapped when it has settled. Otherwise a
+    /// process that keeps executing programs would collect the files of all of them.
+    /// Before the image has settled, the same file may be mapped again at any moment.
     fn leave_unmapped(&mut self, slot: u32, discovery: &Discovery) {
         let generation = self.kernel.slots.generation(slot);
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
@@ -163,7 +167,8 @@ impl Worker {
         self.close_left();
     }
 
-    /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
+    /// Inspects processes for new allocators when they are due, and for an `execve` whose event was
+    /// lost.
     pub(super) fn look_at_due_processes(&mut self) {
         self.links.forget_closed();
         let now = Instant::now();
@@ -175,7 +180,7 @@ impl Worker {
             .filter(|(.., attached)| attached.timer.is_due(now))
             .map(|(slot, ..)| slot)
             .collect();
-        // A process cannot be spared links that it shares.
+        // Shared links cannot be removed from one process.
         let may_spare = !due.is_empty() && self.has_own_links();
         let diverted = if may_spare { self.diverted() } else { FxHashSet::default() };
         for slot in due {
@@ -201,9 +206,9 @@ impl Worker {
         }
     }
 
-    /// Probes what has come since the last look, unless nothing has.
+    /// Probes new allocators, unless nothing has changed since the last inspection.
     fn look_for_allocators(&mut self, slot: u32, pid: u32) {
-        // A process that cannot be read now is exiting, or is read at the next look.
+        // A process that cannot be read now is exiting, or is read at the next inspection.
         let Ok(mappings) = mappings::read_some(pid) else { return };
         self.leave_newly_patched(slot, &mappings);
         self.look_for_python(slot, &mappings);
@@ -214,7 +219,7 @@ impl Worker {
         }
         let Ok(discovery) = self.discover_among(pid, &mappings) else { return };
         self.leave_unmapped(slot, &discovery);
-        // What could not be seen perhaps can be the next time.
+        // What could not be seen now may be visible next time.
         let is_all = discovery.blind.is_empty();
         let probed = self.probe(slot, discovery);
         if let Err(error) = &probed {

@@ -1,7 +1,10 @@
-//! What uprobes will cost the given processes, known once their first second has passed, beside what an injection would cost.
+//! Forecasts what uprobes will cost the given processes, once their first second has passed, next
+//! to what an injection would cost.
 //!
-//! The cost is that of [`super::cost`]: what the probes did in that second, by the prices that were measured here. Whether a process could be
-//! injected is read before anything is probed, by a process of its own ([`crate::injector`]), while the kernel looks at the programs.
+//! The cost is that of [`super::cost`]: the work of the probes in that second, at the measured
+//! prices.
+//! Whether a process could be injected is checked before anything is probed, by a child process
+//! ([`crate::injector`]), while the kernel verifies the programs.
 
 use super::config::{AttachMode, Config};
 use super::worker::Worker;
@@ -16,26 +19,26 @@ use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a process is watched.
+/// How long a process is observed.
 const WATCHED: Duration = Duration::from_secs(1);
-/// Said where the engine does not see what samples in a process.
+/// The reason if the engine does not see an in-process sampler.
 const PERF: &str = "perf probes do not reach the sampler in a process (it takes Linux 6.10)";
 
 /// Whether each of some processes could be injected, by pid.
 type Examined = FxHashMap<u32, Injection>;
 
-/// A process in its first second, in some slot.
+/// A process in its first second.
 struct Watched {
     id: ProcessId,
-    /// What its probes had done when the second began.
+    /// The work of the process's probes when the second began.
     before: Work,
     since: Instant,
 }
 
-/// Forecasts that were made, and those that are to come.
+/// Finished forecasts, and pending ones.
 #[derive(Default)]
 pub(super) struct Forecasts {
-    /// Looks at the processes; `None`: no forecast is to be made.
+    /// Examines the processes; `None`: no forecast is to be made.
     examination: Option<JoinHandle<Examined>>,
     examined: Examined,
     /// Processes in their first second, by slot.
@@ -44,7 +47,8 @@ pub(super) struct Forecasts {
 }
 
 impl Forecasts {
-    /// Begins to look at the processes that are to be probed; at none where nothing is probed that costs a trap for each call.
+    /// Starts to examine the processes that are to be probed. Without probes that cost a trap for
+    /// each call, none is examined.
     pub(super) fn begin(config: &Config, pids: Vec<u32>) -> io::Result<Forecasts> {
         let is_plain = matches!(config.attach_mode, AttachMode::Pids | AttachMode::PidsSharedLinks)
             && config.windows.is_none()
@@ -59,7 +63,7 @@ impl Forecasts {
     }
 }
 
-/// Asks whether these processes could be injected.
+/// Checks whether these processes could be injected.
 fn examine(is_perf: bool, pids: &[u32]) -> Examined {
     let injector = match is_perf {
         true => Err(PERF.to_owned()),
@@ -80,13 +84,13 @@ fn examine(is_perf: bool, pids: &[u32]) -> Examined {
 }
 
 impl Worker {
-    /// Those that were made of processes that run.
+    /// The forecasts of processes that run.
     pub(super) fn forecasts(&self) -> Vec<(u32, Forecast)> {
         let runs = |pid: u32| self.ingest.table.values().any(|profiled| profiled.pid == pid);
         self.forecasts.made.iter().filter(|(pid, _)| runs(*pid)).cloned().collect()
     }
 
-    /// From now on the attached processes are watched.
+    /// Starts to observe the attached processes.
     pub(super) fn begin_forecasts(&mut self) {
         if self.forecasts.examination.is_none() {
             return;
@@ -98,7 +102,7 @@ impl Worker {
         self.forecasts.watched = self.slots().into_iter().filter_map(start).collect();
     }
 
-    /// Makes the forecast of each process that was watched for long enough.
+    /// Makes the forecast of each process that was observed for long enough.
     pub(super) fn make_forecasts(&mut self) {
         if self.forecasts.watched.is_empty() {
             return;
@@ -106,7 +110,7 @@ impl Worker {
         if let Some(examination) =
             self.forecasts.examination.take_if(|examination| examination.is_finished())
         {
-            // One that has panicked has found out nothing.
+            // An examination that has panicked has no result.
             self.forecasts.examined = examination.join().unwrap_or_default();
         }
         if self.forecasts.examination.is_some() {
@@ -119,7 +123,7 @@ impl Worker {
 
     fn make_forecast(&mut self, slot: u32, watched: &Watched) {
         let Some(profiled) = self.ingest.table.get(slot).filter(|of| of.id == watched.id) else {
-            // It has ended: nobody asks what it would have paid.
+            // The process has ended: a forecast of its cost is useless.
             return;
         };
         let (pid, record) = (profiled.pid, self.ingest.processes.get(profiled.id));

@@ -1,9 +1,9 @@
-//! Shows others whether the worker thread still turns.
+//! Shows whether the worker thread still runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Time between two looks. A worker without work turns in half of it.
+/// Time between two checks. An idle worker turns in half of this time.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Turns of the worker's event loop.
@@ -19,14 +19,16 @@ impl Heartbeat {
         self.turns.fetch_add(1, Relaxed);
     }
 
-    /// The worker detaches everything, which takes its time.
+    /// The worker detaches everything, which takes a while.
     pub(super) fn end(&self) {
         self.is_ending.store(true, Relaxed);
     }
 
-    /// Completes when the worker has begun no turn for `limit`, in which this process ran. One that ends does not stall.
+    /// Completes when the worker has begun no turn for `limit` in which this process ran. A worker
+    /// that is ending does not stall.
     ///
-    /// Looks are counted, and not seconds: samplerd as a whole may have been stopped meanwhile, and the worker is not to blame.
+    /// The limit counts checks instead of elapsed time: samplerd as a whole may have been stopped
+    /// meanwhile.
     pub async fn stalled(&self, limit: Duration) {
         let (mut turns, mut waited) = (self.turns.load(Relaxed), Duration::ZERO);
         while waited < limit {

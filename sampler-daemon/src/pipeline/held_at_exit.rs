@@ -1,4 +1,4 @@
-//! What a process still held when it exited: gone with it, or kept for those who look for leaks.
+//! What a process still held when it exited: dropped, or kept for the search for leaks.
 
 use super::report::leaks::unix_ns;
 use super::worker::Worker;
@@ -10,17 +10,17 @@ use sampler_common::note::{Loss, Note, Part, Reason};
 /// What becomes of the blocks that a process holds when it exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtExit {
-    /// They are no longer held.
+    /// The blocks are no longer held.
     Forget,
-    /// They stay in the live profile, to its bound ([`crate::store::live::MAX_LEFT`]).
+    /// The blocks stay in the live profile, up to its bound ([`crate::store::live::MAX_LEFT`]).
     Keep,
 }
 
 impl Worker {
-    /// The processes in these slots are gone.
+    /// Ends the blocks of the processes in these slots, which are gone.
     pub(super) fn end_all_blocks(&mut self, slots: &[u32]) {
         if self.config.at_exit == AtExit::Keep {
-            // The live set is the truth, and its entries go next.
+            // The live set is exact, and its entries are removed next.
             self.repair();
         }
         let ended = self.end_blocks(slots, None, Outcome::EndedByExit);
@@ -29,7 +29,7 @@ impl Worker {
         }
     }
 
-    /// What is known of blocks of a process that cannot be followed any more.
+    /// The held blocks of a process that cannot be followed any more.
     pub(super) fn orphaned(record: &ProcessRecord) -> Option<Reason> {
         let Orphaned { since, moments } = record.orphaned?;
         let interval_bytes = record.sampling.largest_interval();

@@ -1,8 +1,11 @@
 //! How often probes were hit.
 //!
-//! The kernel side counts the hits of every role approximately ([`sampler_common::wire::HITS_SWITCH`]), those that it emulates and those that it single-steps apart, since
-//! they differ in price. Only an emulated malloc is not counted once more on its way: every hit of an allocating function ends up in the exact
-//! totals or in an outcome, so these are what all others leave.
+//! The kernel side counts the hits of every role approximately
+//! ([`sampler_common::wire::HITS_SWITCH`]). Emulated and single-stepped hits are counted apart,
+//! since their prices differ.
+//! Only emulated hits of malloc have no counter. Every hit of an allocating function ends in the
+//! exact totals or in an outcome. So malloc's emulated hits are what remains after all counted
+//! hits.
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
@@ -13,10 +16,10 @@ use sampler_common::counting::{Count, Counted};
 use sampler_common::estimate::Confidence;
 use sampler_common::wire::Role;
 
-/// The allocating roles but malloc.
+/// The allocating roles without malloc.
 const OTHERS: [Role; 5] =
     [Role::Calloc, Role::Realloc, Role::AlignedAlloc, Role::PosixMemalign, Role::New];
-/// How a hit ends that is not in the exact totals.
+/// Ends of a hit that is not in the exact totals.
 const OTHER_ENDS: [Outcome; 4] =
     [Outcome::Refused, Outcome::Nested, Outcome::Failed, Outcome::StaleReturn];
 
@@ -24,7 +27,8 @@ const OTHER_ENDS: [Outcome; 4] =
 const CONFIDENCE: Confidence = Confidence::DEFAULT;
 
 impl Worker {
-    /// Hits of all probes of `role` in these slots that are placed so; of malloc those whose end has been seen.
+    /// Hits of all probes of `role` in these slots with this placement. Malloc's emulated hits are
+    /// those whose end was counted.
     pub(super) fn hits(&self, slots: &[u32], role: Role, placed: Placed) -> Option<Count> {
         let kind = match placed {
             Placed::Emulated => 0,
@@ -39,7 +43,7 @@ impl Worker {
         if role != Role::Malloc {
             return Some(all.count(CONFIDENCE));
         }
-        // Which function's those are that were hit while nothing was to be seen is not counted; nearly all of them are malloc's.
+        // Hits outside of windows are not counted by function; nearly all of them are malloc's.
         let outside: Counted = slots.iter().map(|slot| hits.read_outside(*slot)[kind]).sum();
         if placed == Placed::SingleStepped {
             all.add(&outside);
@@ -54,7 +58,7 @@ impl Worker {
         })
     }
 
-    /// Hits that are not counted when they happen, by what others leave of those that have ended.
+    /// Hits without a counter: the ended hits without the counted ones.
     fn uncounted(&self, slots: &[u32]) -> Option<Count> {
         let (mut counted, mut ended) = (Counted::default(), 0);
         for slot in slots {
@@ -73,7 +77,7 @@ impl Worker {
         Some(counted.count(CONFIDENCE).left_of(ended))
     }
 
-    /// Calls of freeing functions; `None` where they are not probed.
+    /// Calls of freeing functions; `None` if they are not probed.
     pub(super) fn free_calls(&self, id: ProcessId) -> Option<Count> {
         let frees = match self.slot_of(id) {
             Some(slot) => self.kernel.hits.read(slot, Role::Free).into_iter().sum(),

@@ -1,7 +1,8 @@
-//! Which program image a record belongs to.
+//! Finds the program image that a record belongs to.
 //!
-//! Where the kernel reports what happens to processes, images are made of that: it says what was mapped when the sample was taken.
-//! Else they are read from `/proc`, which shows what is there now.
+//! If the kernel reports process events, images are built from these events, which say what was
+//! mapped when the sample was taken.
+//! Otherwise images are read from `/proc`, which shows the current mappings.
 
 use super::ingest::Ingest;
 use super::process::ProfiledProcess;
@@ -9,8 +10,8 @@ use crate::unwind::Image;
 use rustc_hash::FxHashSet;
 
 impl Ingest {
-    /// Reads the mappings of the process in `slot` before it can exit, unless events have reported them. If that fails the next sample
-    /// tries again.
+    /// Reads the mappings of the process in `slot` before it can exit, unless events have reported
+    /// them. If that fails, the next sample tries again.
     pub(super) fn open_image(&mut self, slot: u32) {
         if let Some(profiled) = self.table.get_mut(slot)
             && profiled.image.is_none()
@@ -20,7 +21,7 @@ impl Ingest {
         }
     }
 
-    /// The image of a source that a record of this time and generation belongs to.
+    /// The image of a process to which a record of this time and generation belongs.
     pub(super) fn image<'a>(
         &mut self,
         profiled: &'a mut ProfiledProcess,
@@ -30,7 +31,7 @@ impl Ingest {
         let pid = profiled.pid;
         let past = self.history.at(pid, time_ns);
         if generation != profiled.generation {
-            // The process has become another program meanwhile: what `/proc` shows would give wrong names.
+            // The process runs another program by now: `/proc` would give wrong names.
             let past = past?;
             let kept = profiled.earlier.take().filter(|(of, _)| *of == generation);
             let mut image = match kept {

@@ -1,4 +1,4 @@
-//! What a record does to the store. Knows nothing of the kernel side.
+//! What a record does to the store. This file does not access the kernel side.
 
 use super::captured_stack::{CapturedStack, ending};
 use super::collect::LastCollection;
@@ -24,19 +24,19 @@ use sampler_common::wire::{AllocationRecord, FreeRecord, Role, Space};
 use std::sync::Arc;
 use tokio::sync::broadcast;
 
-/// Probability of having been kept at every one of so many halvings.
+/// Probability that a sample was kept at each of `halvings` halvings.
 pub(super) fn halved(halvings: u32) -> f64 {
     (-f64::from(halvings)).exp2()
 }
 
-/// Something that the worker has to do when the ring is read.
+/// Something that the worker has to do after it has read the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The process in this slot replaced its program image.
     Exec { slot: u32, generation: u32 },
     /// The live set is nearly full.
     LiveHigh,
-    /// A new process has taken this slot.
+    /// A new process has taken the slot `slot`.
     Appeared { slot: u32 },
     /// The first thread of the process in this slot is exiting.
     Leaving { slot: u32 },
@@ -57,31 +57,32 @@ pub(super) struct Ingest {
     pub(super) lifetimes: Lifetimes,
     pub(super) outcomes: Outcomes,
     pub(super) modules: Modules,
-    /// Names of the probed functions, by the frame that stands for them.
+    /// Names of the probed functions, by the frame of the function.
     pub(super) probe_names: FxHashMap<Frame, String>,
     pub(super) events: Vec<Event>,
     pub(super) samples: broadcast::Sender<Arc<SampleEvent>>,
-    /// How processes are sampled that come by themselves.
+    /// How newly appeared processes are sampled.
     pub(super) sampling: Sampling,
     pub(super) frames: Vec<Frame>,
-    /// Stacks that are not copied again.
+    /// Stacks that the kernel side does not copy again.
     pub(super) stack_cache: StackCache,
-    /// Images by what the kernel's events have reported.
+    /// The images of processes, from the kernel's mapping events.
     pub(super) history: History,
-    /// What `sampling` makes of it.
+    /// The record of `sampling` that processes share.
     common: Arc<SamplingRecord>,
-    /// What programs map themselves.
+    /// What programs map themselves, and not through an allocator.
     pub(super) mapped: Mapped,
-    /// Python frames whose sample has not come yet.
+    /// Python frames whose sample has not arrived yet.
     pub(super) python: WaitingPython,
     pub(super) allocator_texts: AllocatorTexts,
-    /// Records of samples and of their ends that were read.
+    /// Number of records read, of samples and of their ends.
     pub(super) records: u64,
     pub(super) arrivals: Arrivals,
-    /// What was sampled in windows.
+    /// Samples of windows, and the groups of windows.
     pub(super) window_samples: WindowSamples,
     pub(super) last_collection: LastCollection,
-    /// Whether ours take no samples of anybody.
+    /// Whether our probes sample no process, so that only processes that sample themselves are
+    /// seen.
     is_self_sampled: bool,
 }
 
@@ -121,7 +122,7 @@ impl Ingest {
         }
     }
 
-    /// Takes in one record.
+    /// Adds one record to the store.
     pub(super) fn record(&mut self, record: Record<'_>) {
         match record {
             Record::Snapshot(header, stack) => {
@@ -147,7 +148,7 @@ impl Ingest {
             Record::ExpectedExec(event) => {
                 self.events.push(Event::ExpectedExec { pid: event.pid });
             }
-            // It has woken the worker, which looks at all gates.
+            // The record has woken the worker, which checks all gates.
             Record::Gate(_) => {}
             Record::Mapping(record, stack) => self.mapping(&record, stack),
             Record::Python(stack) => self.python.push(stack),
@@ -155,7 +156,8 @@ impl Ingest {
         }
     }
 
-    /// A process has taken a slot by itself: what is known of it until the worker has looked.
+    /// Enters a process that has taken a slot, with what its first record says. The worker inspects
+    /// it later.
     pub(super) fn newcomer(&mut self, space: Space, pid: u32, comm: String) {
         if self.table.contains(space.slot) {
             return;
@@ -167,7 +169,8 @@ impl Ingest {
         self.events.push(Event::Appeared { slot: space.slot });
     }
 
-    /// How processes are sampled by default: one record for all of them, as long as it does not change.
+    /// How processes are sampled by default. All processes share one record while the default stays
+    /// the same.
     pub(super) fn default_sampling(&mut self) -> Arc<SamplingRecord> {
         if self.common.asked != self.sampling {
             self.common = usual(self.sampling, self.is_self_sampled);
@@ -175,7 +178,8 @@ impl Ingest {
         Arc::clone(&self.common)
     }
 
-    /// A process has exited, and everything of it is here: too many such are folded.
+    /// Marks a process as exited, after its last record. Exited processes above the bound are
+    /// folded.
     pub(super) fn exit(&mut self, process: ProcessId) {
         self.last_collection.has_ended = true;
         self.processes.exit(process);
@@ -185,7 +189,7 @@ impl Ingest {
         }
     }
 
-    /// Gives up what was sampled in a window that has not ended: it counts for nothing, and is counted.
+    /// Drops the samples of a window that has not ended, and counts them as `WindowCut`.
     pub(super) fn cut_window(&mut self, process: ProcessId) {
         let cut = self.window_samples.take_open(process).len();
         self.outcomes.add(Outcome::WindowCut, cut as u64);
@@ -250,7 +254,7 @@ impl Ingest {
         if known.is_none() {
             self.merge_python(&mut profiled, record, end);
         }
-        // The leaf of a USDT is the function that it lies in.
+        // A USDT probe lies inside the leaf function, so the leaf is no probed function.
         if record.role != Role::OtelAlloc as u32
             && let Some(function) = self.frames.first()
         {
@@ -287,7 +291,7 @@ impl Ingest {
         if !self.windows.add(process, stack, &sample, record.time_ns) {
             self.outcomes.add(Outcome::WindowsFull, 1);
         }
-        // A block of an image that is gone is not held.
+        // A block of a replaced image is not held.
         if record.live != 0 && current {
             let (space, time_ns) = (record.space, record.time_ns);
             if record.live > 1 {
@@ -298,12 +302,12 @@ impl Ingest {
         }
     }
 
-    /// What samples come from that our own probes on allocators take.
+    /// The source of the samples that our own probes on allocators take.
     pub(super) fn probed_by(&self) -> SampleSource {
         if self.window_samples.is_on { SampleSource::Windows } else { SampleSource::Uprobes }
     }
 
-    /// The process of an address space, taken out of the table while its image is used.
+    /// The process of an address space. It is taken out of the table while its image is used.
     pub(super) fn source(&mut self, space: Space) -> Option<Box<ProfiledProcess>> {
         let profiled = self.table.get(space.slot)?;
         if space.generation < profiled.first_generation {
@@ -311,7 +315,7 @@ impl Ingest {
         }
         let mut profiled = self.table.take(space.slot)?;
         if space.generation > profiled.generation {
-            // The event of its `execve` comes behind, or was lost.
+            // The event of this `execve` arrives later, or was lost.
             self.events.push(Event::Exec { slot: space.slot, generation: space.generation });
             profiled.generation = space.generation;
             profiled.image = None;
@@ -319,7 +323,7 @@ impl Ingest {
         Some(profiled)
     }
 
-    /// Remembers the usual name of a probed function: a library has several for one address.
+    /// Remembers the usual name of a probed function. A library has several names for one address.
     pub(super) fn name_probe(&mut self, profiled: &ProfiledProcess, frame: Frame) {
         if self.probe_names.contains_key(&frame) {
             return;
@@ -347,7 +351,7 @@ impl Ingest {
             .map(|frame| (Arc::clone(self.modules.get(frame.module)), frame.offset))
             .collect();
         let process = self.processes.get(profiled.id);
-        // Nobody listening any more is no loss.
+        // It is no loss if there is no receiver any more.
         let _ = self.samples.send(Arc::new(SampleEvent {
             pid: profiled.pid,
             tid: record.tid,
@@ -363,7 +367,7 @@ impl Ingest {
         }));
     }
 }
-/// How processes are sampled that come by themselves; silent ones not by us.
+/// How newly appeared processes are sampled. In a self-sampled run, our probes do not sample them.
 fn usual(sampling: Sampling, is_self_sampled: bool) -> Arc<SamplingRecord> {
     let mut record = SamplingRecord::new(sampling);
     if is_self_sampled {

@@ -1,10 +1,14 @@
-//! The injected sampler is put into a process and taken out while samplerd listens: by another samplerd, or by hand (`sampler-inject eject`).
+//! The injected sampler may be added to or removed from a process while samplerd runs: by another
+//! samplerd, or by hand (`sampler-inject eject`).
 //!
-//! Blocks that the process held then cannot be followed any more, since nothing reports their ends. Such blocks are orphaned. They do not count as
-//! held from then on, they are counted ([`Outcome::Orphaned`]), and a note says how much they were. A sampler that is put in again begins with empty
-//! tables, and knows nothing of them.
+//! Blocks that the process held at a removal cannot be followed any more, since nothing reports
+//! their frees. Such blocks are orphaned.
+//! They no longer count as held, they are counted ([`Outcome::Orphaned`]), and a note reports their
+//! size.
+//! A sampler that is injected again begins with empty tables, and knows nothing of these blocks.
 //!
-//! Whether the hooks are in is read from the process at every look at it, and before every answer.
+//! Every inspection of the process, and every answer, first reads from the process whether the
+//! hooks are installed.
 
 use super::worker::Worker;
 use crate::inspect::injected::Image;
@@ -15,18 +19,18 @@ use sampler_common::sampling::Design;
 use sampler_common::source::SampleSource;
 use std::time::SystemTime;
 
-/// Said of a process while its sampler is out.
+/// Reported of a process while its sampler is removed.
 const TAKEN_OUT: &str = "its sampler has been taken out (sampler-inject eject, or another samplerd): none of its allocations are seen (samplerd --inject puts it in again)";
 
-/// The image of a process that is injected, as the last look found it.
+/// The image of an injected process, as found by the last inspection.
 pub(super) struct InjectedImage {
     image: Image,
-    /// Whether its hooks were in; `None`: nobody has looked.
+    /// Whether the image's hooks were installed; `None`: never read.
     was_hooked: Option<bool>,
 }
 
 impl InjectedImage {
-    /// The one of a process, found when its library is; `None`: there is none.
+    /// Finds the image of a process when its library is found; `None`: there is none.
     pub(super) fn find(pid: u32) -> Option<InjectedImage> {
         let image = Image::find(pid, &mappings::read_some(pid).ok()?)?;
         Some(InjectedImage { image, was_hooked: None })
@@ -34,12 +38,12 @@ impl InjectedImage {
 }
 
 impl Worker {
-    /// Looks whether the hooks of the image in a process are in.
+    /// Reads whether the hooks of the injected image in a process are installed.
     pub(super) fn look_at_hooks(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let library = profiled.library.as_mut();
         let Some(injected) = library.and_then(|library| library.injected.as_mut()) else { return };
-        // One that cannot be read is exiting.
+        // A process that cannot be read is exiting.
         let Some(is_hooked) = injected.image.is_hooked() else { return };
         let was_hooked = injected.was_hooked.replace(is_hooked);
         let (pid, id) = (profiled.pid, profiled.id);
@@ -49,7 +53,7 @@ impl Worker {
             record.blind.retain(|of| of.why != TAKEN_OUT);
             return;
         }
-        // Probes of its own see what the sampler does not any more.
+        // Uprobes of the process see what the sampler no longer sees.
         if !record.sources.contains(SampleSource::Uprobes)
             && !record.blind.iter().any(|of| of.why == TAKEN_OUT)
         {
@@ -62,11 +66,11 @@ impl Worker {
         self.orphan_blocks(slot);
     }
 
-    /// What a process holds is not followed any more.
+    /// Ends the blocks of a process, which are not followed any more.
     fn orphan_blocks(&mut self, slot: u32) {
-        // A thread that was in the image may have sent one more since the last look.
+        // A thread inside the hooks may have sent one more sample since the last inspection.
         self.drain();
-        // What its probes have sampled is followed by their probes.
+        // Blocks that uprobes have sampled are followed by uprobes.
         let ended = self.end_blocks_where(Outcome::Orphaned, |live| {
             live.space.slot == slot && live.sample.design.is_external()
         });

@@ -1,7 +1,10 @@
-//! `--inject` where processes come by themselves (`--follow`, `--inject-only`): the in-process sampler is put into each as it is found.
+//! `--inject` where processes appear by themselves (`--follow`, `--inject-only`): each found
+//! process is injected.
 //!
-//! An injection takes tens of milliseconds. A thread of its own makes them one by one, and the worker goes on. What a process allocates before it is
-//! injected is not seen, and the process is listed as blind until then. What it forks later has the sampler from its first allocation on.
+//! An injection takes tens of milliseconds. A separate thread makes the injections one by one while
+//! the worker goes on.
+//! Allocations before the injection are not seen, and the process is listed as blind until then.
+//! Its later children have the sampler from their first allocation on.
 
 use super::facts::Facts;
 use super::worker::Worker;
@@ -15,46 +18,48 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-/// Processes that wait for the thread, at most; what does not fit is asked for again at its next look.
+/// Processes that wait for the thread, at most. Further ones are requested again at their next
+/// inspection.
 const QUEUE: usize = 1024;
 
-/// How to inject processes that come by themselves.
+/// How to inject newly appeared processes.
 #[derive(Clone, Debug)]
 pub struct Injecting {
-    /// Who does it.
+    /// The injector.
     pub injector: Injector,
-    /// The interval that the sampler begins with.
+    /// The initial interval of the sampler.
     pub interval_bytes: u64,
-    /// Which processes; empty: all of the tree.
+    /// Which processes; empty: all processes of the tree.
     pub only: Vec<Criterion>,
 }
 
-/// A program image of a process: the inode of its first mapping, and where the vDSO lies, for which `execve` chooses another place.
+/// A program image of a process: the inode of its first mapping, and the address of the vDSO, which
+/// every `execve` chooses anew.
 type ProgramImage = (u64, u64);
 
-/// An injection to be made, and then what has become of it.
+/// A requested injection, or its result.
 struct Injection<Result = ()> {
     pid: u32,
     program: ProgramImage,
     result: Result,
 }
 
-/// What is known of a program image.
+/// State of a program image.
 enum State {
     Waiting,
     In,
     Refused(String),
-    /// The process ended first.
+    /// The process ended before its injection.
     Missed,
 }
 
-/// Injections that were made, and those that are to come.
+/// Results of injections, and pending ones.
 pub(super) struct Injections {
     only: Vec<Criterion>,
     requests: mpsc::SyncSender<Injection>,
     results: mpsc::Receiver<Injection<Result<String, String>>>,
     states: FxHashMap<u32, (ProgramImage, State)>,
-    /// Processes that ended before the sampler was in them.
+    /// Processes that ended before their injection.
     missed: u64,
     thread: JoinHandle<()>,
 }
@@ -77,11 +82,11 @@ impl Injections {
         Ok(Injections { only, requests, results, states: FxHashMap::default(), missed: 0, thread })
     }
 
-    /// Waits for the injection that is being made; those that wait are not made.
+    /// Waits for the current injection; waiting injections are dropped.
     pub(super) fn finish(self) {
         let Injections { requests, results, thread, .. } = self;
         drop((requests, results));
-        // One that has panicked makes none any more.
+        // A thread that has panicked injects nothing any more.
         let _ = thread.join();
     }
 
@@ -90,7 +95,7 @@ impl Injections {
         self.states.retain(|pid, _| is_there(*pid));
     }
 
-    /// A process has ended that was to be looked at, or to be injected.
+    /// Counts a process that has ended before it could be inspected or injected.
     pub(super) fn note_missed(&mut self, pid: u32) {
         let is_known = |of: &(ProgramImage, State)| matches!(of.1, State::In | State::Missed);
         if !self.states.get(&pid).is_some_and(is_known) {
@@ -99,7 +104,7 @@ impl Injections {
         }
     }
 
-    /// What is to be said of processes that were not injected.
+    /// The limitation to report for processes that were not injected.
     pub(super) fn limits(&self) -> Option<String> {
         let missed = units::grouped(self.missed);
         (self.missed > 0).then(|| {
@@ -107,7 +112,8 @@ impl Injections {
         })
     }
 
-    /// Has a program image injected, unless that was asked for before; why its allocations are not seen.
+    /// Requests the injection of a program image, unless it was requested before. Returns why the
+    /// image's allocations are not seen.
     fn request(&mut self, pid: u32, program: ProgramImage) -> String {
         let known = self.states.get(&pid).filter(|(of, _)| *of == program);
         if let Some((_, State::Refused(why))) = known {
@@ -129,7 +135,8 @@ fn program_image(mappings: &[Mapping]) -> ProgramImage {
 }
 
 impl Worker {
-    /// Has a process injected that does not sample its allocations, if it is one of those that are to be.
+    /// Requests the injection of a process that does not sample its allocations, if the process is
+    /// selected for injection.
     pub(super) fn request_injection(
         &mut self,
         pid: u32,
@@ -154,7 +161,7 @@ impl Worker {
         discovery.has_unseen_allocations = true;
     }
 
-    /// Looks again at processes that were injected, or refused.
+    /// Inspects processes again whose injection has succeeded or failed.
     pub(super) fn look_at_injected(&mut self) {
         loop {
             let Some(injections) = &mut self.injections else { return };

@@ -1,4 +1,5 @@
-//! How long things take, as histograms: bounds are fixed, counts only grow, so that whoever reads them now and then sees what came since.
+//! Latencies, as histograms. Bounds are fixed and counts only grow, so that two readings show what
+//! came in between.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,28 +23,28 @@ const TIME_BOUNDS_NS: [u64; 11] = [
 const SHARE_BOUNDS_PPM: [u64; 8] =
     [1_000, 10_000, 50_000, 100_000, 250_000, 500_000, 750_000, 900_000];
 
-/// Questions whose answers are timed.
+/// Requests whose answers are timed.
 pub(super) const QUESTIONS: [&str; 7] =
     ["status", "processes", "set_sampling", "profile", "lifetimes", "leaks", "metrics"];
 
-/// How many values lay below each of some bounds.
+/// Number of values below each of several bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     bounds: &'static [u64],
     /// Counted values in one base unit (second, 1).
     per_unit: u64,
-    /// One more than there are bounds: the last is of all above.
+    /// One more than there are bounds: the last counts all values above.
     counts: Vec<u64>,
     sum: u64,
 }
 
 impl Histogram {
-    /// Of times, in nanoseconds; read in seconds.
+    /// A histogram of times: counted in nanoseconds, read in seconds.
     pub fn of_times() -> Histogram {
         Histogram::new(&TIME_BOUNDS_NS, 1_000_000_000)
     }
 
-    /// Of shares of a whole, in millionths; read as a ratio.
+    /// A histogram of shares of a whole: counted in millionths, read as a ratio.
     pub fn of_shares() -> Histogram {
         Histogram::new(&SHARE_BOUNDS_PPM, 1_000_000)
     }
@@ -59,17 +60,18 @@ impl Histogram {
         self.sum += value;
     }
 
-    /// Values counted.
+    /// Number of values counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Their sum, in base units.
+    /// Sum of the values, in base units.
     pub fn sum(&self) -> f64 {
         self.sum as f64 / self.per_unit as f64
     }
 
-    /// Each bound in base units, inclusive, with the number of values up to it; all values are [`Histogram::count`].
+    /// Each bound in base units, inclusive, with the number of values up to it. The number of all
+    /// values is [`Histogram::count`].
     pub fn cumulative(&self) -> Vec<(f64, u64)> {
         let bounds = self.bounds.iter().map(|bound| *bound as f64 / self.per_unit as f64);
         let mut below = 0;
@@ -81,7 +83,7 @@ impl Histogram {
     }
 }
 
-/// How long the worker took to answer, by question; shared by all who ask.
+/// How long the worker took to answer, by request. All clients share these histograms.
 pub(super) struct Answers(Mutex<BTreeMap<&'static str, Histogram>>);
 
 impl Default for Answers {
@@ -93,12 +95,12 @@ impl Default for Answers {
 impl Answers {
     /// Counts an answer.
     pub(super) fn add(&self, question: &'static str, took: Duration) {
-        // A histogram is whole after every step.
+        // After a panic under the lock a histogram is still consistent.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(question).or_insert_with(Histogram::of_times).add(took.as_nanos() as u64);
     }
 
-    /// All of them, by name.
+    /// All histograms, by name.
     pub(super) fn read(&self) -> Vec<(&'static str, Histogram)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|(name, histogram)| (*name, histogram.clone())).collect()

@@ -1,9 +1,13 @@
-//! Our own preloaded library in processes: what it says of its interval, and of samples that nobody received; and how its rate is set.
+//! Our own preloaded library in processes: its reported interval, its undelivered samples, and how
+//! its rate is set.
 //!
-//! It keeps a limit of samples a second by itself ([`sampler_common::sampling::token_bucket`]): samplerd says which, when it finds the library and when the
-//! limit of all processes leaves this one less. How its samples end is reported by a probe (`sampler-ebpf/src/otel.rs`). What nobody received it counts itself: that is
-//! read from the process's memory at every look at the process and whenever somebody asks, and counted as the daemon's own outcome. Of a
-//! program that has ended it is what was read last.
+//! The library enforces a limit of samples per second by itself
+//! ([`sampler_common::sampling::token_bucket`]). samplerd sets the limit when it finds the library,
+//! and lowers it when the limit of all processes leaves less.
+//! A probe reports how the library's samples end (`sampler-ebpf/src/otel.rs`). The library itself
+//! counts undelivered samples: this count is read from the process's memory at every inspection and
+//! for every answer, and added to the daemon's own outcomes.
+//! For a program that has ended, the last reading counts.
 
 use super::clock::monotonic_ns;
 use super::config::AttachMode;
@@ -21,34 +25,35 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Part of the limit of all processes that one library may send by itself: what its bucket and its first halvings let pass at once
-/// leaves the others something.
+/// Part of the limit of all processes that one library may use. The rest is for other processes,
+/// since the bucket and the first halvings let a burst pass.
 const SHARE_OF_ALL: f64 = 0.5;
 
 /// The library in a program image.
 pub(super) struct Library {
     block: Block,
-    /// The injected image that it is; `None`: it was preloaded.
+    /// The injected image of the library; `None`: it was preloaded.
     pub(super) injected: Option<InjectedImage>,
     /// The program image.
     generation: u32,
-    /// What it uses of the machine, with `--max-overhead`.
+    /// CPUs that the process uses, with `--max-overhead`.
     pub(super) cpus: Option<CpusInUse>,
-    /// How many of the undelivered are among the outcomes already.
+    /// Undelivered samples that are already among the outcomes.
     seen: u64,
-    /// When its limit was last set, by the monotonic clock.
+    /// When the library's limit was last set, by the monotonic clock.
     pub(super) limited_ns: u64,
 }
 
 impl Worker {
-    /// Looks for it in a process.
+    /// Looks for our library in a process.
     pub(super) fn register_library(&mut self, slot: u32, discovery: &Discovery) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let (pid, generation) = (profiled.pid, profiled.generation);
         let known = profiled.library.as_ref().is_some_and(|of| of.generation == generation);
         let mut own = discovery.samplers.iter().filter_map(|of| Some((of.preloaded?, of)));
         let has_own = own.clone().next().is_some();
-        // Of several copies all but one say that they only pass calls on, and are none.
+        // If the library is mapped more than once, one copy samples. The others only forward calls,
+        // and report that.
         let found = own.find_map(|(library, of)| {
             Some((library.block(pid, &of.allocator.path).ok()?, of.source()))
         });
@@ -75,7 +80,8 @@ impl Worker {
         self.look_at_hooks(slot);
     }
 
-    /// A process that allocates no more has paid what it owes, and does not know it before its next sample.
+    /// Restores the limit of a process that allocates no more: its debt is repaid, but the library
+    /// notices that only at its next sample.
     pub(super) fn restore_library_limit(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let Some(library) = &mut profiled.library else { return };
@@ -91,7 +97,7 @@ impl Worker {
         }
     }
 
-    /// Hears what it says.
+    /// Reads the state of the library in a process.
     pub(super) fn read_library_state(&mut self, slot: u32) {
         let cause = match self.pressure.factor(slot) > 1.0 {
             true => Cause::Daemon,
@@ -102,7 +108,8 @@ impl Worker {
         let state = match library.block.read() {
             Ok(state) => state,
             Err(error) => {
-                // It leaves sampling to another copy: which one, the next look shows. One that is gone says nothing.
+                // The copy leaves sampling to another copy, which the next inspection finds. A
+                // process that is gone cannot be read.
                 if error.kind() == io::ErrorKind::InvalidData {
                     profiled.library = None;
                 }
@@ -129,7 +136,7 @@ impl Worker {
         sampling.set_library(told, raised);
     }
 
-    /// Hears all of them.
+    /// Reads the states of all libraries.
     pub(super) fn read_library_states(&mut self) {
         let all = self.ingest.table.iter();
         let with = all.filter(|(_, of)| of.library.is_some()).map(|(slot, _)| slot);
@@ -139,7 +146,8 @@ impl Worker {
         }
     }
 
-    /// Of a process that ran before anybody listened here, what was counted by then is not ours; how many nobody received.
+    /// The number of undelivered samples to ignore: those that the library has counted before this
+    /// samplerd observed the process.
     fn begin_listening(&mut self, slot: u32, block: &mut Block) -> u64 {
         let Some(profiled) = self.ingest.table.get(slot) else { return 0 };
         let started = self.ingest.processes.get(profiled.id).origin.started;
@@ -154,7 +162,7 @@ impl Worker {
         block.read().map_or(0, |state| state.undelivered)
     }
 
-    /// Has it sample as is asked for, if it is there.
+    /// Sets the interval of the library in a process, if there is one.
     pub(super) fn set_library_interval(&mut self, slot: u32, interval_bytes: u64) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let Some(library) = &mut profiled.library else { return };
@@ -166,7 +174,8 @@ impl Worker {
         self.read_library_state(slot);
     }
 
-    /// Has it keep the limit of its process, or less by as much as the limit of all wants.
+    /// Sets the limit of the library in a process, lowered by as much as the limit of all processes
+    /// requires.
     pub(super) fn limit_library(&mut self, slot: u32) {
         let factor = self.pressure.factor(slot);
         let affordable = self.affordable_per_second(slot);
@@ -177,13 +186,13 @@ impl Worker {
         let period_ns = (factor * 1e9 / limit) as u64;
         library.limited_ns = monotonic_ns();
         if let Err(error) = library.block.set_period(period_ns.clamp(1, MAX_PERIOD_NS)) {
-            // Most likely the process has just ended.
+            // Usually the process has just ended.
             tracing::debug!(pid = profiled.pid, "limit its samples: {error}");
         }
     }
 }
 
-/// How far it has raised its interval.
+/// How far the library has raised its interval.
 fn raised(state: &State, cause: Cause) -> Raised {
     let factor = |(asked, rate): (Rate, Rate)| rate.interval_bytes() / asked.interval_bytes();
     let factor = state.asked.zip(state.rate).map_or(1.0, factor);

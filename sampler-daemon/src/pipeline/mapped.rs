@@ -1,24 +1,31 @@
-//! Calls that change what is mapped: whose they are, and what they do to the store.
+//! Calls that change what is mapped: who calls, and what the calls do to the store.
 //!
 //! # Whose call it is
 //!
-//! The probes on the C library's functions report every call alike; the stack distinguishes them. It is an **allocator's** if one of these frames is allocator code
+//! The probes on the C library's functions report every call alike; the stack distinguishes the
+//! callers.
+//! A call is an **allocator's** if one of these frames is allocator code
 //! ([`crate::inspect::allocator_text`]):
 //!
-//! - the frames from the leaf on that lie in the file of the function itself: `mmap` and `malloc` are both in the libc, and glibc gets
-//!   its memory by `malloc → sysmalloc → mmap` without leaving it;
-//! - the frames behind them that lie in the next file: a preloaded jemalloc calls the libc's `mmap`, and a program with an
-//!   allocator linked in has it there.
+//! - the frames from the leaf on that lie in the file of the mapping function. `mmap` and `malloc`
+//!   are both in the libc: glibc gets its memory by `malloc → sysmalloc → mmap`, inside one file;
+//! - the frames behind them that lie in the next file. A preloaded jemalloc calls the libc's
+//!   `mmap`; so does an allocator that is linked into the program.
 //!
-//! Every other call is the program's own (**direct**): `main → pool_grow → mmap`, the stacks that `pthread_create` maps, the arenas of a language's own allocator (python's `_PyObject_Arena…`).
+//! Every other call is the program's own (**direct**): `main → pool_grow → mmap`, the stacks that
+//! `pthread_create` maps, the arenas of a language's own allocator (python's `_PyObject_Arena…`).
 //!
-//! Of a stack that was not copied, or not unwound to its end, the function that called `mmap` is known at least. Code of a file without an
-//! allocator makes the call the program's. In the file of `mmap` itself a function calls it for one of the two only (glibc's `sysmalloc` for malloc,
-//! `allocate_stack` for threads): what whole stacks have shown of such a function holds for all its calls. Whose a call is that none of
-//! this decides is **unknown**, and it is in the upper end of intervals only.
+//! A stack may be missing, or not unwound to its end. The function that called `mmap` is known at
+//! least:
 //!
-//! Only anonymous memory is followed. Mapped files are not memory that a program has asked for, but they end what they are
-//! mapped over.
+//! - If the caller's file has no allocator, the call is the program's.
+//! - In the file of `mmap` itself, each function calls `mmap` for one purpose only: glibc's
+//!   `sysmalloc` for malloc, `allocate_stack` for threads. So what complete stacks show of a
+//!   function holds for all its calls.
+//! - Any other call is **unknown**. Unknown calls count in the upper end of intervals only.
+//!
+//! Only anonymous memory is followed. Mapped files are not memory that a program has asked for, but
+//! they end the mappings that they replace.
 
 use super::captured_stack::ending;
 use super::ingest::Ingest;
@@ -36,20 +43,21 @@ use std::sync::Arc;
 /// Flags of `mmap`.
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_HUGETLB: u64 = 0x4_0000;
-/// Where the logarithm of the size of a huge page stands in the flags; 0 is the usual size.
+/// Position of the logarithm of the huge page's size in the flags; 0 is the usual size.
 const HUGE_SHIFT: u32 = 26;
 const USUAL_HUGE_LOG2: u64 = 21;
 
-/// What is known of the code of modules.
+/// Allocator code of modules, and the callers of `mmap`.
 #[derive(Default)]
 pub(super) struct AllocatorTexts {
-    /// Allocator code, read when first asked for.
+    /// Allocator code, read on first use.
     code: FxHashMap<ModuleId, Arc<AllocatorText>>,
-    /// Whose calls functions of a C library make, by the function's first address, as whole stacks have shown; `None`: of either.
+    /// For which origin a function of a C library maps, by the function's first address.
+    /// Complete stacks have shown it; `None`: for both origins.
     callers: FxHashMap<(ModuleId, u64), Option<Origin>>,
 }
 
-/// What code is.
+/// Kinds of code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Code {
     /// An allocator's.
@@ -61,7 +69,7 @@ enum Code {
 }
 
 impl AllocatorTexts {
-    /// Forgets what is known of other modules.
+    /// Forgets all modules but those to `keep`.
     pub(super) fn retain(&mut self, keep: impl Fn(ModuleId) -> bool) {
         self.code.retain(|id, _| keep(*id));
         self.callers.retain(|(id, _), _| keep(*id));
@@ -122,7 +130,7 @@ impl Ingest {
         }
     }
 
-    /// What an allocating call has mapped; its size is the store's to say.
+    /// The piece that an allocating call has mapped. The store sets its size.
     fn piece(
         &mut self,
         profiled: &mut ProfiledProcess,
@@ -134,7 +142,7 @@ impl Ingest {
         Piece { process, stack, origin, size: 0, held: 0, time_ns }
     }
 
-    /// The stack of a call, and whose it is.
+    /// The stack of a call, and the call's origin.
     fn caller(
         &mut self,
         profiled: &mut ProfiledProcess,
@@ -150,10 +158,11 @@ impl Ingest {
         };
         let origin = self.whose(known, end == UnwindEnd::Complete);
         let id = match origin {
-            // An allocator's are only summed.
+            // Calls of an allocator are only summed.
             Origin::Allocator => StackId::LOST,
             _ if record.is_flooded() => StackId::LOST,
-            // An allocator's stack often ends where its own return is probed: only of others that is counted.
+            // An allocator's stack often ends where its own return is probed, so endings are
+            // counted for other calls only.
             Origin::Direct | Origin::Unknown => self.unwound_stack(profiled.id, &frames, end),
         };
         self.frames = frames;
@@ -172,7 +181,7 @@ impl Ingest {
         })
     }
 
-    /// Whose call a stack is: by its frames, else by what other stacks have shown of the function that called.
+    /// The origin of a call, by its frames, or else by other stacks of the calling function.
     fn whose(&mut self, frames: &[Frame], is_complete: bool) -> Origin {
         let origin = origin(frames, is_complete, |frame| self.code(frame));
         let caller = match frames {
@@ -198,7 +207,7 @@ impl Ingest {
         origin
     }
 
-    /// Fills `frames`, the function that was called first.
+    /// Unwinds into `frames`, the probed function first.
     fn unwound(
         &mut self,
         profiled: &mut ProfiledProcess,
@@ -238,13 +247,13 @@ impl Ingest {
         }
     }
 
-    /// What the process of `id` has mapped is gone.
+    /// Ends all mappings of the process `id`.
     pub(super) fn end_mappings(&mut self, id: ProcessId) {
         self.mapped.end(id);
     }
 }
 
-/// Bytes that a call really maps: huge pages are whole ones.
+/// Bytes that a call really maps: huge pages are mapped as a whole.
 fn mapped_bytes(record: &MappingRecord) -> u64 {
     if record.flags & MAP_HUGETLB == 0 {
         return record.length;
@@ -254,7 +263,7 @@ fn mapped_bytes(record: &MappingRecord) -> u64 {
     record.length.checked_next_multiple_of(page).unwrap_or(record.length)
 }
 
-/// Whose call a stack is, leaf first; `None` where that depends on frames that are missing.
+/// The origin of a call by its stack, leaf first; `None` if the origin depends on missing frames.
 fn origin(
     frames: &[Frame],
     is_complete: bool,
@@ -265,7 +274,8 @@ fn origin(
     if nearest.contains(&Code::Allocator) {
         return Some(Origin::Allocator);
     }
-    // The last of them is of the second file, unless there is but the first, which has the mapping function.
+    // The last of `nearest` is in the second file, unless the stack has only the first file, which
+    // has the mapping function.
     let is_others = nearest.len() > 1 && nearest.last() == Some(&Code::Other);
     let is_decided = is_complete || files.next().is_some() || is_others;
     is_decided.then_some(Origin::Direct)
@@ -327,14 +337,14 @@ mod tests {
         assert_eq!(of(&glibc), Origin::Allocator);
         // mmap ← pages_map ← arena ← main
         assert_eq!(of(&[wrapper, (JEMALLOC, 1), (PROGRAM, 1)]), Origin::Allocator);
-        // An allocator linked in.
+        // An allocator that is linked in.
         let linked = [wrapper, (PROGRAM, 2), (PROGRAM, ALLOCATES), (PROGRAM, 1)];
         assert_eq!(of(&linked), Origin::Allocator);
         assert_eq!(of(&[(PROGRAM, 2), (PROGRAM, ALLOCATES), (PROGRAM, 1)]), Origin::Allocator);
         // mmap ← main, mmap ← pthread_create ← main
         assert_eq!(of(&[wrapper, (PROGRAM, 1)]), Origin::Direct);
         assert_eq!(of(&[wrapper, (LIBC, 2), (PROGRAM, 1)]), Origin::Direct);
-        // Something that malloc was made to call is no allocator: mmap ← hook ← malloc.
+        // A hook that malloc calls is no allocator: mmap ← hook ← malloc.
         let hook = [wrapper, (PROGRAM, 1), (LIBC, ALLOCATES), (PROGRAM, 2)];
         assert_eq!(of(&hook), Origin::Direct);
         assert_eq!(of(&[]), Origin::Direct);

@@ -1,5 +1,6 @@
-//! From ring records to rows: one thread owns the kernel side and the store; everybody else asks it
-//! by messages. Symbolization has a thread of its own, so that it never holds up ingestion.
+//! From ring records to rows. One thread, the worker, owns the kernel side and the store.
+//! All other threads ask the worker by messages.
+//! Symbolization has a thread of its own, so that it never delays ingestion.
 
 mod arrivals;
 mod attach;

@@ -1,4 +1,4 @@
-//! Time slots get their borders, and what was counted between them.
+//! Sets the borders of time slots, and counts what happened between them.
 
 use super::clock::monotonic_ns;
 use super::totals::by_class;
@@ -9,12 +9,13 @@ use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{LostCell, LostKey};
 
-/// Ways of a sample to lose its record.
+/// Outcomes of a sample whose record was lost.
 const LOSSES: [Outcome; 4] =
     [Outcome::RingFull, Outcome::RingShare, Outcome::ReadFault, Outcome::PendingFull];
 
 impl Worker {
-    /// Ends the newest time slot, if it is long enough; totals of all slots, as [`Worker::kernel_totals`], then.
+    /// Ends the newest time slot, if it is long enough. Then returns totals of all slots, as
+    /// [`Worker::kernel_totals`].
     pub(super) fn make_border(&mut self) -> Option<SlotTotals> {
         let now_ns = monotonic_ns();
         if !self.ingest.windows.is_due(now_ns) {
@@ -26,7 +27,7 @@ impl Worker {
         Some(totals)
     }
 
-    /// Takes what was counted since the last time into the newest time slot; totals of all slots.
+    /// Adds the counts since the last reading to the newest time slot. Returns totals of all slots.
     pub(super) fn observe(&mut self) -> SlotTotals {
         let totals: Vec<(u32, ProcessId, SlotTotals)> = self
             .ingest
@@ -41,7 +42,7 @@ impl Worker {
             })
             .collect();
         let lost = totals.iter().map(|(_, _, totals)| losses(totals)).sum();
-        // Reading the cells is dear, and they are seldom needed.
+        // Reading the cells is expensive, and they are seldom needed.
         let cells = match lost == self.observed_losses {
             true => FxHashMap::default(),
             false => self.lost_cells(),
@@ -51,7 +52,8 @@ impl Worker {
         for (slot, process, totals) in totals {
             sum.add(&totals);
             let cells = cells.get(&slot).map_or(&[][..], Vec::as_slice);
-            // After the totals were read: whoever was charged by a braked design has said so before.
+            // Read after the totals: a call that was charged at a braked design has counted its
+            // level before.
             self.note_brake(slot);
             let bands = self.ingest.processes.get(process).bands();
             self.ingest.windows.observe(process, &by_class(&totals), &bands, cells);

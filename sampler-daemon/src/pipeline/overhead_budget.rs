@@ -1,11 +1,15 @@
-//! `--max-overhead`: an injected process sends no more samples than a share of its CPU time pays for.
+//! `--max-overhead`: an injected process sends at most as many samples as a share of its CPU time
+//! pays for.
 //!
 //! ```text
 //! samples a second = share · CPUs in use / CPU time that a sample costs
 //! ```
 //!
-//! The price is measured on this machine ([`super::cost`]); the upper end of its interval is taken. The process keeps the limit by itself
-//! ([`sampler_common::sampling::token_bucket`]), by a larger interval where it allocates more. What its hooks cost each call is not in it: that is fixed.
+//! The price is measured on this machine ([`super::cost`]), and the upper end of its interval is
+//! used.
+//! The process enforces the limit by itself ([`sampler_common::sampling::token_bucket`]): it raises
+//! its interval when it allocates more.
+//! The cost of its hooks in each call is not included: that cost is fixed.
 
 use super::worker::Worker;
 use crate::inspect::processor::processor_ns;
@@ -14,16 +18,17 @@ use sampler_common::estimate::Confidence;
 use sampler_common::wire::Role;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What a sample costs where prices could not be measured, nanoseconds.
+/// Assumed cost of a sample where prices could not be measured, nanoseconds.
 const UNMEASURED_NS: f64 = 10_000.0;
-/// Stack of a sample before there was any, bytes.
+/// Assumed stack of a sample before the first sample, bytes.
 const USUAL_STACK_BYTES: u64 = 4096;
-/// CPU time is counted in ticks of 10 ms: of a shorter time nothing is known.
+/// Shortest time over which CPU use is measured: CPU time is counted in ticks of 10 ms.
 const SHORTEST: Duration = Duration::from_millis(900);
-/// An idle process may send so many a second: when it wakes up, its first samples come before the next look.
+/// Samples per second that an idle process may send. When it wakes up, its first samples come
+/// before the next inspection.
 const MIN_PER_SECOND: f64 = 20.0;
 
-/// How many CPUs a process uses.
+/// Number of CPUs that a process uses.
 #[derive(Clone, Copy)]
 pub(super) struct CpusInUse {
     since: Instant,
@@ -32,13 +37,13 @@ pub(super) struct CpusInUse {
 }
 
 impl CpusInUse {
-    /// As long as nobody has watched, the mean of its life is taken.
+    /// The mean over the process's life, until the first measurement.
     fn begin(used_ns: u64, age: Duration) -> CpusInUse {
         let cpus = used_ns as f64 / age.as_nanos().max(1) as f64;
         CpusInUse { since: Instant::now(), used_ns, cpus }
     }
 
-    /// By what it has used since the last look.
+    /// Updates the CPU use from `used_ns` and the time since the last measurement.
     fn look(&mut self, used_ns: u64) {
         let watched = self.since.elapsed();
         if watched >= SHORTEST {
@@ -50,7 +55,7 @@ impl CpusInUse {
 }
 
 impl Worker {
-    /// Has a process with our library in it keep its budget, by the CPU time that it uses now.
+    /// Sets the limit of a process with our library by its budget and its current CPU use.
     pub(super) fn keep_budget(&mut self, slot: u32) {
         if self.config.max_overhead.is_none() {
             return;
@@ -69,7 +74,7 @@ impl Worker {
         self.limit_library(slot);
     }
 
-    /// Samples a second that a process can pay for.
+    /// Samples per second that a process can pay for.
     pub(super) fn affordable_per_second(&self, slot: u32) -> f64 {
         let library = self.ingest.table.get(slot).and_then(|profiled| profiled.library.as_ref());
         let cpus = library.and_then(|library| library.cpus);
@@ -79,7 +84,8 @@ impl Worker {
         (budget.share() * cpus.cpus * 1e9 / self.sample_ns(slot)).max(MIN_PER_SECOND)
     }
 
-    /// CPU time that a sample of a process costs it at most, with the end of its block, nanoseconds.
+    /// The largest CPU time that a sample costs its process, with the end of its block,
+    /// nanoseconds.
     fn sample_ns(&self, slot: u32) -> f64 {
         let record = self.ingest.table.get(slot).map(|of| self.ingest.processes.get(of.id));
         let spending = record.map(|record| record.spending).unwrap_or_default();
@@ -103,7 +109,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let mut cpus = CpusInUse::begin(3_000_000_000, 6 * second);
         assert_eq!(cpus.cpus, 0.5);
-        // Too early.
+        // Too early for a measurement.
         cpus.look(9_000_000_000);
         assert_eq!(cpus.cpus, 0.5);
         cpus.since -= 2 * second;

@@ -1,8 +1,11 @@
-//! Functions whose code in memory is not their file's ([`crate::inspect::code_in_memory`]): they are left alone, and named.
+//! Functions whose code in memory differs from their file's ([`crate::inspect::code_in_memory`]):
+//! they are left unprobed and reported.
 //!
-//! Before a process is probed each of its functions is compared, and again at each look at it: a program may patch itself later. Then the probe goes
-//! at once. The kernel leaves a patch alone when it takes a probe out, but while the probe is registered it writes the breakpoint again over whatever is there as soon as
-//! mappings of the file merge. A link that processes share loses the function for all of them.
+//! Each function of a process is compared before the attach, and again at each inspection: a
+//! program may patch itself later. Then the probe is removed at once.
+//! When the kernel removes a probe, it keeps the patch. But while the probe is registered, the
+//! kernel writes the breakpoint again over the patch as soon as mappings of the file merge.
+//! A shared link loses the function for all processes.
 
 use super::worker::Worker;
 use crate::inspect::allocator::{Allocator, Function};
@@ -16,7 +19,8 @@ use sampler_common::wire::{LiveEntry, LiveKey};
 use std::io;
 
 impl Worker {
-    /// What can be probed in a process that has these mappings, without functions that are patched there.
+    /// What can be probed in a process with these mappings, without functions that are patched in
+    /// it.
     pub(super) fn discover_among(
         &mut self,
         pid: u32,
@@ -27,7 +31,7 @@ impl Worker {
             discovery.prefer_injected();
         }
         self.request_injection(pid, mappings, &mut discovery);
-        // Of a process whose memory cannot be read nothing is known; to attach to it fails as well.
+        // If a process's memory cannot be read, nothing is compared; the attach fails as well.
         if let Ok(code) = Code::open(pid, mappings) {
             discovery.leave_patched(pid, |allocator, function| {
                 let is_ours = self.is_probed(pid, allocator, function);
@@ -38,7 +42,7 @@ impl Worker {
         Ok(discovery)
     }
 
-    /// Whether a function of a process has a probe of ours.
+    /// Whether a function of a process has one of our probes.
     fn is_probed(&self, pid: u32, allocator: &Allocator, function: &Function) -> bool {
         let sources = self.ingest.table.values().filter(|of| of.pid == pid);
         let own = sources.flat_map(|of| &of.allocators);
@@ -51,7 +55,7 @@ impl Worker {
             .any(|of| of.offset == function.offset)
     }
 
-    /// Takes out of a link that processes share what is patched in one of them.
+    /// Removes functions from shared links that are patched in one process.
     pub(super) fn leave_out_for_all(&mut self, patched: &[Patched]) {
         if self.has_own_links() {
             return;
@@ -59,7 +63,7 @@ impl Worker {
         for of in patched {
             match self.links.leave_out(&mut self.kernel, of) {
                 Ok(false) => {}
-                // Each process that maps the file names it.
+                // Each process that maps the file reports the function.
                 Ok(true) => {
                     let all = self.ingest.table.all_attached_mut();
                     all.for_each(|(_, of)| of.look_at_all_again());
@@ -69,7 +73,8 @@ impl Worker {
         }
     }
 
-    /// Takes the probes out of functions that the process in this slot has patched since they were attached; whether a window is given up for it.
+    /// Removes probes from functions that the process in this slot has patched since the attach.
+    /// Returns whether a window is skipped because of that.
     pub(super) fn leave_newly_patched(&mut self, slot: u32, mappings: &[Mapping]) -> bool {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return false };
         let Some(attached) = &mut profiled.attached else { return false };
@@ -112,15 +117,16 @@ impl Worker {
         false
     }
 
-    /// The same before a window.
+    /// As [`Worker::leave_newly_patched`], before a window.
     pub(super) fn leave_patched_before_window(&mut self, slot: u32) -> bool {
         let pid = self.ingest.table.get(slot).map(|profiled| profiled.pid);
-        // One that cannot be read is exiting.
+        // A process that cannot be read is exiting.
         let mappings = pid.and_then(|pid| mappings::read_some(pid).ok());
         mappings.is_some_and(|mappings| self.leave_newly_patched(slot, &mappings))
     }
 
-    /// Says of a process which functions are left alone, and holds none of its blocks if some would end unseen.
+    /// Reports the unprobed functions of a process. If some of its blocks would end unseen, none of
+    /// its blocks are held.
     pub(super) fn report_patched(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let Some(attached) = &profiled.attached else { return };
@@ -142,13 +148,13 @@ impl Worker {
         }
     }
 
-    /// What is to be said of processes that nobody has compared.
+    /// The limitation to report for processes that are not compared.
     pub(super) fn patched_limits(&self) -> Option<String> {
         let is_shared = !self.has_own_links();
         is_shared.then(|| "functions that a process patches in memory when their probes are in place: they are left alone from the next look at it on".to_owned())
     }
 
-    /// From now on no block of a process is held, and what is held is forgotten.
+    /// Holds no block of a process from now on, and forgets its held blocks.
     fn hold_nothing(&mut self, slot: u32) {
         self.kernel.slots.set_holds_nothing(slot, true);
         self.forget_live(slot, |_| true);
@@ -156,7 +162,7 @@ impl Worker {
         self.reconcile();
     }
 
-    /// Takes what a process holds out of the live set, where `is` holds.
+    /// Removes those of a process's blocks from the live set for which `is` holds.
     pub(super) fn forget_live(&mut self, slot: u32, is: impl Fn(&LiveEntry) -> bool) {
         match self.kernel.live.entries() {
             Ok(entries) => {

@@ -1,9 +1,10 @@
-//! Back-pressure: intervals rise with the samples that come, and fall again.
+//! Back-pressure: intervals rise with the rate of samples, and fall again.
 //!
-//! Two things raise an interval, and each in its own time. The kernel side's brake ([`sampler_common::sampling::brake`]) acts on the very
-//! next call when a process's records fill the ring, and is let go when they have been read. The controller here
-//! ([`sampler_common::pressure`]) looks at what has been read, every few milliseconds, and raises what is wanted in the first place,
-//! so that the brake is seldom needed.
+//! Two mechanisms raise an interval, at different speeds. The kernel side's brake
+//! ([`sampler_common::sampling::brake`]) acts on the very
+//! next call when a process's records fill the ring, and is released when they have been read.
+//! The controller here ([`sampler_common::pressure`]) evaluates the records that were read, every
+//! few milliseconds. It raises the wanted interval, so that the brake is seldom needed.
 
 use super::clock::monotonic_ns;
 use super::worker::Worker;
@@ -14,26 +15,26 @@ use sampler_common::sampling::{self, Design, brake};
 use sampler_common::wire::AllocationRecord;
 use std::time::SystemTime;
 
-/// Time from one turn of the controller to the next, at least.
+/// Least time between two turns of the controller.
 const TURN_NS: u64 = 10_000_000;
 
-/// What was taken in since the last turn.
+/// Samples that were read since the last turn.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// Samples by slot, as many as would have come at the rate in force now.
+    /// Samples by slot, as many as would have come at the current rate.
     expected: FxHashMap<u32, f64>,
-    /// When the newest of them was taken.
+    /// When the newest sample was taken.
     newest_ns: u64,
 }
 
-/// The controller, with what it needs of the kernel side.
+/// The controller, with the kernel-side state that it needs.
 pub(super) struct BackPressure {
     control: Pressure,
-    /// End of the last turn: what has been read was sampled before it.
+    /// End of the last turn: the records that were read were sampled before it.
     turned_ns: u64,
     /// End of the turn before that.
     before_ns: u64,
-    /// Slots whose brake may not have been let go.
+    /// Slots whose brake may still be on.
     braked: FxHashSet<u32>,
 }
 
@@ -48,22 +49,22 @@ impl BackPressure {
         }
     }
 
-    /// When brakes were looked at last before now: what is found on now was not on then.
+    /// When brakes were last read before now. A brake that is on now was off at that time.
     pub(super) fn unbraked_ns(&self) -> u64 {
         self.before_ns
     }
 
-    /// The brake of this slot is on, or was.
+    /// Watches the brake of this slot, which is or was on.
     pub(super) fn watch(&mut self, slot: u32) {
         self.braked.insert(slot);
     }
 
-    /// By how much the interval of this slot is to be raised.
+    /// Factor by which to raise the interval of this slot.
     pub(super) fn factor(&self, slot: u32) -> f64 {
         self.control.raised(slot).factor()
     }
 
-    /// The process of this slot is gone, or is to be sampled in another way.
+    /// Forgets a slot whose process is gone, or is to be sampled in another way.
     pub(super) fn forget(&mut self, slot: u32) {
         self.control.forget(slot);
         self.braked.remove(&slot);
@@ -71,13 +72,13 @@ impl BackPressure {
 }
 
 impl Arrivals {
-    /// The process of this slot is gone.
+    /// Forgets a slot whose process is gone.
     pub(super) fn forget(&mut self, slot: u32) {
         self.expected.remove(&slot);
     }
 
-    /// A sample has come of a process that is sampled so. It may have our library in it, whose limit was set at a time: what it
-    /// sent before says nothing of that limit.
+    /// Counts a sample of a process that is sampled by `sampling`. `limited_ns` is when the limit
+    /// of our library in the process was set. Earlier samples of the library do not count.
     pub(super) fn note(
         &mut self,
         record: &AllocationRecord,
@@ -87,7 +88,7 @@ impl Arrivals {
         let charged = Design::from_word(record.design);
         let now = match charged.is_external() {
             false => sampling.designs[sampling::class(record.size)],
-            // What a process samples by itself is ours to limit where it is our library that does.
+            // We can limit self-sampling only if our library does it.
             true if limited_ns.is_none_or(|limited| record.time_ns < limited) => return,
             true => charged,
         };
@@ -97,24 +98,25 @@ impl Arrivals {
     }
 }
 
-/// Samples under the design `now` that one stands for which was `charged` otherwise.
+/// Number of samples under the design `now` that one sample represents which was charged at the
+/// design `charged`.
 fn expected(charged: Design, now: Design, size: u64) -> f64 {
     if charged == now {
         return 1.0;
     }
     let ratio = match (charged.inclusion(size), now.inclusion(size)) {
         (Some(charged), Some(now)) if charged > 0.0 => now / charged,
-        // Of a stride; and from one to another strategy.
+        // A stride, or a change of strategy.
         _ => charged.interval() / now.interval(),
     };
     if ratio.is_finite() { ratio } else { 1.0 }
 }
 
 impl Worker {
-    /// A turn of the controller, if it is time.
+    /// Runs a turn of the controller, if one is due.
     pub(super) fn control_pressure(&mut self) {
         let ring = &self.kernel.ring;
-        // Time passes with what has been read: a worker that comes late reads more at once.
+        // Time advances with the records that were read: a late worker reads more at once.
         let now_ns = match ring.has_read(ring.produced()) {
             true => monotonic_ns(),
             false => self.ingest.arrivals.newest_ns,
@@ -152,7 +154,7 @@ impl Worker {
         self.limit_library(slot);
     }
 
-    /// Lets brakes go whose reason is gone.
+    /// Releases brakes whose reason is gone.
     fn release_brakes(&mut self) {
         let size = u64::from(self.config.settings.ring_bytes);
         for slot in std::mem::take(&mut self.pressure.braked) {
@@ -179,9 +181,10 @@ impl Worker {
         }
     }
 
-    /// Notes how far the kernel side has braked the process in `slot`; the highest level since the last look.
+    /// Records how far the kernel side has braked the process in `slot`. Returns the highest level
+    /// since the last reading.
     pub(super) fn note_brake(&mut self, slot: u32) -> u32 {
-        // The level of a process that has taken a slot waits until the record of its coming is read.
+        // The level of a process that has taken a slot waits until its `Appeared` record is read.
         let Some(process) = self.ingest.table.id_of(slot) else { return 0 };
         let level = self.kernel.slots.take_brake_level(slot);
         if level > 0 {

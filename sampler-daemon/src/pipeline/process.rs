@@ -1,6 +1,7 @@
-//! The processes in kernel slots: one record each, and this table is the only place that holds them.
+//! The processes in kernel slots. Each has one record, and this table alone holds these records.
 //!
-//! What outlives a process, its profile, is in the store (`Ingest::processes`); [`ProfiledProcess::id`] leads there.
+//! The profile, which outlives a process, is in the store (`Ingest::processes`) under
+//! [`ProfiledProcess::id`].
 
 use super::attach::Attached;
 use super::library_settings::Library;
@@ -13,33 +14,34 @@ use rustc_hash::FxHashMap;
 
 /// A process in a kernel slot.
 pub(super) struct ProfiledProcess {
-    /// Its record in the store.
+    /// The process's record in the store.
     pub(super) id: ProcessId,
     pub(super) pid: u32,
-    /// First program image of this process in the slot.
+    /// First program image of the process in this slot.
     pub(super) first_generation: u32,
-    /// Newest program image that we know of.
+    /// Newest known program image.
     pub(super) generation: u32,
-    /// The unwinder's view of the newest image; after `execve` made at its first sample, when its
-    /// libraries are there.
+    /// The unwinder's view of the newest image. After an `execve` it is made at the first sample,
+    /// when the libraries are mapped.
     pub(super) image: Option<Image>,
-    /// The unwinder's view of an image that has been replaced, with its generation: for records read late.
+    /// The unwinder's view of a replaced image, with its generation: for records that are read
+    /// late.
     pub(super) earlier: Option<(u32, Image)>,
     pub(super) allocators: Vec<Allocator>,
-    /// Our own library in it.
+    /// Our own library in the process.
     pub(super) library: Option<Library>,
-    /// What looks at it know; `None` until the first look at a process that has come by itself.
+    /// What inspections have found; `None` until the first inspection of a newly appeared process.
     pub(super) attached: Option<Attached>,
-    /// Its windows, with `--windows` and an allocator.
+    /// The process's windows, with `--windows` and an allocator.
     pub(super) cycle: Option<Cycle>,
-    /// The Python interpreter of the newest image that was looked at for one.
+    /// The Python interpreter of the newest image that was searched for one.
     pub(super) interpreter: Option<Interpreter>,
     /// The newest image that has sent samples of its own.
     sampled_itself: Option<u32>,
 }
 
 impl ProfiledProcess {
-    /// Of a process whose current image is of this generation.
+    /// A process whose current image has this generation.
     pub(super) fn new(id: ProcessId, pid: u32, generation: u32) -> ProfiledProcess {
         ProfiledProcess {
             id,
@@ -57,12 +59,12 @@ impl ProfiledProcess {
         }
     }
 
-    /// Whether it has replaced its program since it took its slot.
+    /// Whether the process has replaced its program since it took its slot.
     pub(super) fn has_exec(&self) -> bool {
         self.generation != self.first_generation
     }
 
-    /// It has sent a sample of its own; whether that is the first one of its image.
+    /// Records a self-sampled sample. Returns whether it is the first of its image.
     pub(super) fn samples_itself(&mut self) -> bool {
         self.sampled_itself.replace(self.generation) != Some(self.generation)
     }
@@ -105,12 +107,12 @@ impl ProcessTable {
         self.by_slot.insert(slot, Box::new(process));
     }
 
-    /// Takes a process out while a record of it is read.
+    /// Takes a process out of the table while one of its records is read.
     pub(super) fn take(&mut self, slot: u32) -> Option<Box<ProfiledProcess>> {
         self.by_slot.remove(&slot)
     }
 
-    /// Puts back what [`ProcessTable::take`] has taken out.
+    /// Puts a process back that [`ProcessTable::take`] has taken out.
     pub(super) fn put_back(&mut self, slot: u32, process: Box<ProfiledProcess>) {
         self.by_slot.insert(slot, process);
     }
@@ -120,7 +122,7 @@ impl ProcessTable {
         self.get(slot).map(|process| process.id)
     }
 
-    /// What looks at the process in a slot know.
+    /// What inspections have found in the process in a slot.
     pub(super) fn attached(&self, slot: u32) -> Option<&Attached> {
         self.get(slot)?.attached.as_ref()
     }
@@ -129,28 +131,28 @@ impl ProcessTable {
         self.get_mut(slot)?.attached.as_mut()
     }
 
-    /// Whether the process in a slot has been looked at.
+    /// Whether the process in a slot has been inspected.
     pub(super) fn is_attached(&self, slot: u32) -> bool {
         self.attached(slot).is_some()
     }
 
-    /// Processes that have been looked at, with their slots and what looks know.
+    /// Inspected processes, with their slots and findings.
     pub(super) fn all_attached(&self) -> impl Iterator<Item = (u32, &ProfiledProcess, &Attached)> {
         self.iter().filter_map(|(slot, process)| Some((slot, process, process.attached.as_ref()?)))
     }
 
-    /// The same, to be changed.
+    /// As [`ProcessTable::all_attached`], mutable, with the pid instead of the slot.
     pub(super) fn all_attached_mut(&mut self) -> impl Iterator<Item = (u32, &mut Attached)> {
         let all = self.by_slot.values_mut();
         all.filter_map(|process| Some((process.pid, process.attached.as_mut()?)))
     }
 
-    /// Slots of processes that have been looked at.
+    /// Slots of inspected processes.
     pub(super) fn attached_slots(&self) -> Vec<u32> {
         self.all_attached().map(|(slot, ..)| slot).collect()
     }
 
-    /// The slot of a process that has been looked at.
+    /// The slot of an inspected process.
     pub(super) fn attached_slot(&self, pid: u32) -> Option<u32> {
         self.all_attached().find(|(_, process, _)| process.pid == pid).map(|(slot, ..)| slot)
     }

@@ -1,4 +1,4 @@
-//! What happens to processes, as the kernel reports it: images are kept of it, and allocators are found by it.
+//! Process events from the kernel: images are built from them, and allocators are found by them.
 
 use super::clock::monotonic_ns;
 use super::worker::Worker;
@@ -8,15 +8,15 @@ use crate::inspect::mappings::{self, Mapping};
 use crate::unwind::History;
 use std::time::{Duration, Instant};
 
-/// The worker is not woken for events more often than this: a new process makes some thirty.
+/// Least time between two wake-ups of the worker for events: a new process makes about thirty.
 const MIN_WAKE_PERIOD: Duration = Duration::from_millis(3);
 
-/// The events, and what came of them.
+/// The events, and their effects.
 #[derive(Default)]
 pub(super) struct ProcessEventQueue {
-    /// None where processes do not come by themselves, or the kernel refuses.
+    /// `None` where processes do not appear by themselves, or the kernel refuses.
     events: Option<ProcessEvents>,
-    /// Later than the last look; in the order of their times among others.
+    /// Events later than the last reading. They wait to be sorted by time among others.
     waiting: Vec<ProcessEvent>,
     files: InspectedFiles,
     last: Option<Instant>,
@@ -33,12 +33,12 @@ pub struct EventCounts {
     pub lost: u64,
     /// Program images given up at a bound.
     pub images_refused: u64,
-    /// Mapped files that could not be looked into at once.
+    /// Mapped files that could not be inspected at once.
     pub files_missed: u64,
 }
 
 impl ProcessEventQueue {
-    /// Opens the events. What happens from now on is not missed.
+    /// Opens the events. No later event is missed.
     pub(super) fn open() -> ProcessEventQueue {
         match ProcessEvents::open() {
             Ok(events) => {
@@ -55,7 +55,7 @@ impl ProcessEventQueue {
         self.events.is_some()
     }
 
-    /// None where the kernel is not asked.
+    /// The counts; `None` if events are not open.
     pub(super) fn counts(&self, history: &History) -> Option<EventCounts> {
         self.events.as_ref()?;
         Some(EventCounts {
@@ -70,7 +70,7 @@ impl ProcessEventQueue {
         &mut self.files
     }
 
-    /// How long not to wait for events, if they came just now; files may wait too.
+    /// How long events are not polled after the last reading; 0 if files wait to be inspected.
     pub(super) fn pause(&self) -> Option<Duration> {
         if self.files.is_waiting() {
             return Some(Duration::ZERO);
@@ -78,30 +78,30 @@ impl ProcessEventQueue {
         MIN_WAKE_PERIOD.checked_sub(self.last?.elapsed())
     }
 
-    /// Those to wait for.
+    /// Descriptors to poll.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = std::os::fd::BorrowedFd<'_>> {
         self.events.iter().flat_map(ProcessEvents::descriptors)
     }
 
-    /// Everything that happened before this call, in its order.
+    /// Returns all events before this call, in their order.
     fn take(&mut self) -> Vec<ProcessEvent> {
         let Some(events) = &mut self.events else { return Vec::new() };
         let now_ns = monotonic_ns();
         let was_full = events.drain(|event| self.waiting.push(event));
-        // After what they had reported before they went.
+        // After the events that a CPU had reported before it went offline.
         let was_deaf = events.follow_cpus();
         if self.waiting.is_empty() && !was_deaf {
             return Vec::new();
         }
         self.last = Some(Instant::now());
-        // What one CPU has reported may be later than what another one has yet to report.
+        // The events of one CPU may be later than events that another CPU has yet to report.
         self.waiting.sort_by_key(|event| event.time_ns);
         let later = self.waiting.partition_point(|event| event.time_ns <= now_ns);
         let later = self.waiting.split_off(later);
         let mut taken = std::mem::replace(&mut self.waiting, later);
         self.read += taken.len() as u64;
         if was_full || was_deaf {
-            // How many, the kernel says later, or never.
+            // The kernel reports the number later, or never.
             taken.push(ProcessEvent { time_ns: now_ns, pid: 0, what: EventKind::Lost(0) });
         }
         taken
@@ -109,7 +109,8 @@ impl ProcessEventQueue {
 }
 
 impl Worker {
-    /// Takes in what happened up to now. Before records are read that were there before: their images are known then.
+    /// Handles the events up to now. Runs before records are read that were in the ring before, so
+    /// that their images are known.
     pub(super) fn take_events(&mut self) {
         for event in self.process_events.take() {
             self.handle_event(event);
@@ -118,7 +119,7 @@ impl Worker {
     }
 
     fn handle_event(&mut self, event: ProcessEvent) {
-        // Of others nothing is kept, and their files are left alone.
+        // Events of processes outside the tree are dropped, and their files are not inspected.
         if self.is_tree() && !self.concerns_tree(&event) {
             return;
         }
@@ -147,7 +148,8 @@ impl Worker {
                 self.look_at_refused();
             }
             EventKind::Lost(count) => {
-                // Nobody knows which: images are read from `/proc` from now on, and a survey finds new allocators.
+                // It is unknown which events were lost: images are read from `/proc` from now on,
+                // and a survey finds new allocators.
                 self.process_events.lost += count;
                 history.clear();
                 self.survey.timer.repair();
@@ -155,8 +157,8 @@ impl Worker {
         }
     }
 
-    /// A process has mapped a file: it is looked into soon, unless the process is excluded, so that nobody needs probes in it. (What an excluded process of a tree
-    /// forks is profiled, and has its files.)
+    /// Inspects a newly mapped file soon. Files of an excluded process need no probes, except in a
+    /// tree: children of the excluded process are profiled and map the same files.
     fn file_mapped(&mut self, pid: u32, parent: u32, mapping: &Mapping, generation: u64) {
         if !self.is_tree() {
             let is_new = !self.process_events.files.has(mapping, generation);
@@ -174,7 +176,7 @@ impl Worker {
         }
     }
 
-    /// A process has an allocator more than is known of it.
+    /// Inspects a process soon that has a new allocator.
     fn look_soon(&mut self, pid: u32) {
         for (_, attached) in self.ingest.table.all_attached_mut().filter(|(of, _)| *of == pid) {
             attached.timer.look_now();

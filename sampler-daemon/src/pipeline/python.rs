@@ -1,4 +1,4 @@
-//! Python frames: which processes have some, and how they come into the stacks of samples.
+//! Python frames: which processes have them, and how they are merged into the stacks of samples.
 
 use super::ingest::Ingest;
 use super::process::ProfiledProcess;
@@ -11,14 +11,16 @@ use sampler_common::note::Blind;
 use sampler_common::wire::AllocationRecord;
 use std::collections::VecDeque;
 
-/// Python frames whose sample has not come yet, at most: as many as CPUs can be between two records. The record of a sample may be lost, so that some wait for
-/// nothing; at the bound the oldest are forgotten.
+/// Bound of Python stacks whose sample has not arrived yet: one for each CPU that can be between
+/// two records.
+/// The record of a sample may be lost, so some stacks wait in vain. At the bound the oldest are
+/// dropped.
 const MAX_WAITING: usize = 512;
 
-/// Python frames whose sample has not come yet.
+/// Python stacks whose sample has not arrived yet.
 pub(super) struct WaitingPython {
     stacks: VecDeque<PythonStack>,
-    /// What becomes of the frames that they stand for.
+    /// What becomes of the native frames that the Python frames replace.
     pub(super) native: NativeFrames,
 }
 
@@ -36,7 +38,7 @@ impl WaitingPython {
         self.stacks.push_back(stack);
     }
 
-    /// Those of a sample.
+    /// Takes out the Python stack of a sample.
     fn take(&mut self, record: &AllocationRecord) -> Option<PythonStack> {
         let is_it = |of: &PythonStack| (of.sample, of.space) == (record.sample, record.space);
         let at = self.stacks.iter().position(is_it)?;
@@ -44,16 +46,16 @@ impl WaitingPython {
     }
 }
 
-/// What is known of the interpreter of a program image.
+/// The interpreter of a program image.
 pub(super) struct Interpreter {
     /// The image's generation.
     generation: u32,
-    /// Or why its frames are not shown.
+    /// The interpreter, or why its frames are not shown.
     python: Result<Python, Blind>,
 }
 
 impl ProfiledProcess {
-    /// The module of its Python code.
+    /// The module of the process's Python code.
     pub(super) fn python_module(&self) -> Option<ModuleId> {
         self.interpreter.as_ref()?.python.as_ref().ok().map(Python::module)
     }
@@ -66,7 +68,7 @@ impl ProfiledProcess {
 }
 
 impl Worker {
-    /// Looks for a Python interpreter in the process in a slot, unless it is known whether it has one.
+    /// Searches the process in a slot for a Python interpreter, unless the result is known.
     pub(super) fn look_for_python(&mut self, slot: u32, mappings: &[Mapping]) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let (pid, generation) = (profiled.pid, profiled.generation);
@@ -75,7 +77,7 @@ impl Worker {
                 None | Some(Err(PythonError::NotReady(_))) => return,
                 Some(found) => found.map_err(|error| Blind::from(error.to_string())),
             };
-            // Of an image that is newer by now nothing is known.
+            // The image has been replaced meanwhile: nothing is known of the new one.
             if self.kernel.slots.generation(slot) != generation {
                 return;
             }
@@ -84,13 +86,13 @@ impl Worker {
             }
             profiled.interpreter = Some(Interpreter { generation, python });
         }
-        // Every look says anew what is blind.
+        // Every inspection makes the list of blind parts anew.
         let refused = profiled.interpreter.as_ref().and_then(|of| of.python.as_ref().err());
         let blind = &mut self.ingest.processes.get_mut(profiled.id).blind;
         blind.extend(refused.filter(|of| !blind.contains(of)).cloned());
     }
 
-    /// The same, where the mappings have not been read.
+    /// As [`Worker::look_for_python`]; reads the mappings itself.
     pub(super) fn look_for_python_now(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         if let Ok(mappings) = mappings::read_some(profiled.pid) {
@@ -100,7 +102,7 @@ impl Worker {
 }
 
 impl Ingest {
-    /// Puts the Python frames of a sample, if it has some, into its stack, which is in `frames`.
+    /// Merges the Python frames of a sample, if it has some, into its stack in `frames`.
     pub(super) fn merge_python(
         &mut self,
         profiled: &mut ProfiledProcess,

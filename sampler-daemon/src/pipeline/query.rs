@@ -1,4 +1,4 @@
-//! Answers the questions of clients.
+//! Answers the requests of clients.
 
 use super::command::{Command, SamplingChange, SamplingReport};
 use super::worker::Worker;
@@ -9,11 +9,13 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-/// Questions are answered for so long without anything else: programs pay for probes that should be gone meanwhile, and clients that ask as soon as they have an answer never end.
+/// Longest time that requests are answered at a stretch. Meanwhile programs pay for probes that are
+/// due to be removed, and clients may ask again without end.
 const ANSWERING: Duration = Duration::from_millis(20);
 
 impl Worker {
-    /// Answers those who have asked, for a while: whether there may be more. Breaks off when it is to stop.
+    /// Answers waiting requests for a while. Returns whether there may be more; breaks on a request
+    /// to stop.
     pub(super) fn answer_some(&mut self) -> ControlFlow<(), bool> {
         let begin = Instant::now();
         while begin.elapsed() < ANSWERING {
@@ -35,7 +37,7 @@ impl Worker {
         ControlFlow::Continue(true)
     }
 
-    /// All or nothing: a change that one of the processes cannot have is refused for all.
+    /// Changes all chosen processes or none: a change that one of them cannot have is refused.
     fn set_sampling(
         &mut self,
         selector: &Selector,
@@ -72,7 +74,7 @@ impl Worker {
         Ok(self.samplings().into_iter().filter(|of| chosen.contains_key(&of.pid)).collect())
     }
 
-    /// Slots of the processes that run and that a selector chooses, by pid.
+    /// Slots of the running processes that a selector chooses, by pid.
     fn chosen_running(&self, selector: &Selector) -> Result<FxHashMap<u32, u32>, String> {
         let running: FxHashMap<u32, u32> =
             self.ingest.table.all_attached().map(|(slot, of, _)| (of.pid, slot)).collect();

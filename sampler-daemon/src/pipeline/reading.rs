@@ -1,4 +1,4 @@
-//! Records are taken from the ring, behind what happened before them.
+//! Reads records from the ring, after the process events that precede them.
 
 use super::clock::monotonic_ns;
 use super::command::Command;
@@ -8,24 +8,25 @@ use crate::bpf::Kernel;
 use crate::bpf::ring::Record;
 use std::time::{Duration, Instant};
 
-/// How long a question waits for a record that is just being written, and none behind it can be read.
+/// How long a request waits for a record that is being written, while no record after it can be
+/// read.
 const SETTLE: Duration = Duration::from_millis(100);
 impl Worker {
-    /// Counts a look at the ring: how full it is.
+    /// Records how full the ring is.
     pub(super) fn note_ring_fill(&mut self) {
         let ring_bytes = u64::from(self.config.settings.ring_bytes).max(1);
         self.ring_waiting_bytes = self.kernel.ring.waiting();
         self.ring_fill.add(self.ring_waiting_bytes * 1_000_000 / ring_bytes);
     }
 
-    /// Reads up to `most` records of those that are there, and first what happened before them.
+    /// Reads up to `most` available records, after the process events that precede them.
     pub(super) fn read(&mut self, most: usize) -> usize {
         let begin_ns = monotonic_ns();
         let until = self.kernel.ring.produced();
         self.take_events();
         let read = self.read_records(most, until);
         if self.kernel.ring.has_read(until) {
-            // What a file that waits turns out to be may be asked of a process that has ended.
+            // A waiting file may belong to a process that has ended.
             if !self.process_events.files().is_waiting() {
                 self.ingest.forget_images(begin_ns);
             }
@@ -38,7 +39,8 @@ impl Worker {
         let Worker { kernel, ingest, delays, .. } = self;
         let Kernel { ring, targets, stack_cache, slots, .. } = kernel;
         ring.read(most, until, |record| {
-            // The record of a process's coming was lost: it is known by its slot, if that is its own still.
+            // The `Appeared` record of the process was lost. The process is known by its slot, if
+            // the slot is still its own.
             if let Some(space) = record.space()
                 && !matches!(record, Record::Appeared(_))
                 && !ingest.table.contains(space.slot)
@@ -49,7 +51,7 @@ impl Worker {
             }
             let sampled_ns = record.sampled_ns();
             ingest.record(record);
-            // At once: a stack that comes often comes again before this batch ends.
+            // At once: a frequent stack comes again before this batch ends.
             ingest.stack_cache.update_kernel(stack_cache);
             if let Some(sampled_ns) = sampled_ns {
                 delays.add(monotonic_ns().saturating_sub(sampled_ns));
@@ -57,13 +59,14 @@ impl Worker {
         })
     }
 
-    /// Reads everything that was in the ring when called, also what was just being written.
+    /// Reads all records in the ring at the time of the call, also those being written.
     pub(super) fn settle(&mut self) {
         self.drain();
         self.handle_events();
     }
 
-    /// Reads what the answer to a question is made of: everything that returned before the question came.
+    /// Reads everything that the answer to a request needs: all calls that returned before the
+    /// request.
     pub(super) fn catch_up_for(&mut self, question: &Command) {
         self.catch_up();
         let has_window = match question {
@@ -76,20 +79,20 @@ impl Worker {
         }
     }
 
-    /// Reads everything that returned before the call.
+    /// Reads the records of all calls that returned before this call.
     pub(super) fn catch_up(&mut self) {
         self.settle();
         self.repair();
         // After the samples: a rate is published before the first sample of that rate.
         self.note_unseen();
         self.read_library_states();
-        // Unwinding what had piled up took its time. What has come meanwhile is little: behind it samples and exact
-        // totals are of the same moment.
+        // Unwinding the backlog took a while, in which few records have come. After they are read,
+        // samples and exact totals are of the same moment.
         self.drain();
         self.note_floods();
     }
 
-    /// As [`Worker::settle`], but leaves the events for later.
+    /// As [`Worker::settle`], but events are left for later.
     pub(super) fn drain(&mut self) {
         let target = self.kernel.ring.produced();
         let mut progress = Instant::now();

@@ -1,9 +1,10 @@
-//! Processes that are not profiled because probes could harm them, where processes come by themselves.
+//! Newly appeared processes that are not profiled because probes could harm them.
 //!
-//! Such a process has no slot, so that nothing of it is counted, and a record that says why: from when it is found, however short it
-//! is, to its end and after. One that was profiled until it became harmful ends with what was seen, and gets a second record.
+//! Such a process has no slot, so nothing of it is counted. It has a record with the reason, from
+//! when it is found, however short-lived it is, to its end and after.
+//! If a profiled process becomes harmful, its profile ends, and it gets a second record.
 //!
-//! Where processes are listed, one that could be harmed is an error ([`super::attach::AttachError`]).
+//! In a list of given processes, a harmful one is an error ([`super::attach::AttachError`]).
 
 use super::facts;
 use super::worker::Worker;
@@ -17,21 +18,22 @@ use sampler_common::counters::Outcome;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Refused processes that are held by a pidfd, at most; further ones count as exited at once.
+/// Refused processes that are held by a pidfd, at most. Further ones count as exited at once.
 const MAX_RUNNING: usize = 4096;
-/// For so long a list of processes in which no return may be probed is used again: it is made by a walk over all threads of the machine.
+/// How long a list of processes with forbidden return probes is reused: listing walks over all
+/// threads of the machine.
 const DIVERTED_AGE: Duration = Duration::from_millis(50);
-/// Said where links that processes share reach more of them than the kernel lists.
+/// The warning if shared links reach more harmful processes than the kernel lists.
 const ELSEWHERE: &str = "outside samplerd's pid namespace no process is known: one with Syscall User Dispatch would be killed by a return probe in a file \
      that it shares (use session probes, Linux 6.13, or the host's pid namespace)";
-/// Said of what a process was before it became harmful.
+/// Reported of a process's profile before it became harmful.
 const BECAME: &str = "not profiled any more";
 
-/// Refused processes that run, by pid.
+/// Refused running processes, by pid.
 #[derive(Default)]
 pub(super) struct Refused {
     running: FxHashMap<u32, (ProcessId, Process)>,
-    /// Those in which no return may be probed, and when they were listed.
+    /// Processes with forbidden return probes, and when they were listed.
     diverted: Option<(Instant, FxHashSet<u32>)>,
 }
 
@@ -42,8 +44,9 @@ impl Worker {
         hazard::check(pid, returns_pass).or_else(diverted)
     }
 
-    /// Processes in which no return may be probed, where that is not decided call by call. Session probes decide it, but only the process's
-    /// own: to another process's session link on the same file the kernel answers that every return is wanted.
+    /// Processes in which no return may be probed, where that is not decided at each call.
+    /// Session probes decide it at each call, but only the process's own probes do. To another
+    /// process's session link on the same file, the kernel reports every return as wanted.
     pub(super) fn diverted(&mut self) -> FxHashSet<u32> {
         if !self.are_returns_undecided() {
             return FxHashSet::default();
@@ -64,14 +67,14 @@ impl Worker {
         }
     }
 
-    /// Whether a return probe can kill a process, and is not decided on call by call.
+    /// Whether a return probe can kill a process and is not decided at each call.
     fn are_returns_undecided(&self) -> bool {
         let decides = self.kernel.engine() == ProbeEngine::Session;
         let is_alone = !self.has_own_links() || !self.config.settings.shares;
         !(decides && is_alone) && hazard::returns_make_calls()
     }
 
-    /// Refuses links that processes share where these would kill one that is known.
+    /// Refuses shared links that would kill a known process.
     pub(super) fn refuse_diverted(&mut self) -> anyhow::Result<()> {
         if self.has_own_links() || !self.are_returns_undecided() {
             return Ok(());
@@ -85,16 +88,17 @@ impl Worker {
         }
     }
 
-    /// What would harm process `pid`; of one that is gone, as far as events have shown its program.
+    /// What would harm process `pid`. For a process that is gone, the events of its program are
+    /// checked.
     pub(super) fn hazard_of(&mut self, pid: u32) -> Option<Hazard> {
-        // It may end while it is looked at: then nothing is found in it.
+        // The process may end during the check; then no hazard is found.
         let present = Process::open_running(pid).ok().and_then(|_| self.hazard(pid));
         present.or_else(|| self.past_hazard(pid))
     }
 
-    /// What would have harmed the last process that had `pid`; none where one has it now.
+    /// What would have harmed the last process that had `pid`; none if a process has it now.
     fn past_hazard(&mut self, pid: u32) -> Option<Hazard> {
-        // One that is just ending has a number, and no program any more.
+        // A process that is just ending has a pid, but no program any more.
         if Process::open_running(pid).is_ok() && hazard::has_program(pid) {
             return None;
         }
@@ -102,9 +106,9 @@ impl Worker {
         self.process_events.files().has_go_program(&image.mappings).then_some(Hazard::Go)
     }
 
-    /// Process `pid` has mapped a program that Go's linker made.
+    /// Handles that process `pid` has mapped a program that Go's linker made.
     pub(super) fn mapped_go_program(&mut self, pid: u32) {
-        // What does not belong to the tree is not looked at.
+        // Processes outside the tree are not checked.
         let is_ours = !self.is_tree() || self.kernel.targets.knows(pid);
         if is_ours && !self.exclude_if_listed(pid) {
             let hazard = self.hazard_of(pid);
@@ -112,7 +116,7 @@ impl Worker {
         }
     }
 
-    /// Process `pid` is not profiled from now on.
+    /// Refuses to profile process `pid` from now on.
     pub(super) fn refuse(&mut self, pid: u32, hazard: Hazard) {
         if let Some(slot) = self.ingest.table.attached_slot(pid) {
             self.end_harmed(slot, hazard);
@@ -122,7 +126,7 @@ impl Worker {
         }
         let process = Process::open_running(pid).ok();
         if process.is_none() {
-            // The next process of this number is another one.
+            // The next process with this pid is another one.
             self.kernel.targets.forget(pid);
         }
         let mut record = ProcessRecord::new(pid, self.ingest.default_sampling());
@@ -150,14 +154,14 @@ impl Worker {
         }
     }
 
-    /// Process `pid` is profiled, or another one has its number.
+    /// Ends the refusal of `pid`: the process is profiled, or another process has its pid.
     pub(super) fn end_refusal(&mut self, pid: u32) {
         if let Some((id, _)) = self.refused.running.remove(&pid) {
             self.end_record(id);
         }
     }
 
-    /// Looks who has ended.
+    /// Checks which refused processes have ended.
     pub(super) fn look_at_refused(&mut self) {
         let running = self.refused.running.iter();
         let ended = running.filter(|(_, (_, process))| !process.is_running());
@@ -166,7 +170,7 @@ impl Worker {
         }
     }
 
-    /// What was seen of a process before it was looked at is dropped.
+    /// Drops what was seen of a process before it was inspected.
     pub(super) fn drop_seen(&mut self, id: ProcessId) {
         let rows = self.ingest.rows.iter().filter(|(key, _)| key.process == id);
         let samples = rows.map(|(_, moments)| moments.alloc_objects.samples).sum();
@@ -174,7 +178,7 @@ impl Worker {
         self.ingest.processes.get_mut(id).excluded = true;
     }
 
-    /// Whether the process in this slot, which is gone, turns out to have been one that is not profiled.
+    /// Whether the process in this slot, which is gone, turns out to be one that is not profiled.
     pub(super) fn is_refused_late(&mut self, slot: u32) -> bool {
         let Some(profiled) = self.ingest.table.get(slot).filter(|_| self.is_open()) else {
             return false;
@@ -188,7 +192,7 @@ impl Worker {
         true
     }
 
-    /// The process in this slot has become one that probes could harm.
+    /// Ends the profile of the process in this slot, which probes could harm now.
     fn end_harmed(&mut self, slot: u32, hazard: Hazard) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let id = profiled.id;
@@ -198,7 +202,7 @@ impl Worker {
         if totals.is_some_and(|totals| totals.sum().alloc_objects == 0) {
             record.excluded = true;
         } else {
-            // Calls of the new program may be among them, and not all of these.
+            // The totals may include some calls of the new program, but not all.
             record.final_totals = None;
         }
         record.blind.push(format!("{BECAME}: {hazard}").into());
@@ -209,7 +213,7 @@ impl Worker {
         self.ingest.exit(id);
     }
 
-    /// What events have shown of a process that is gone.
+    /// Fills in the record of a process that is gone from events.
     fn recall(&self, record: &mut ProcessRecord) {
         let image = self.ingest.history.at(record.pid, u64::MAX);
         let exe = image.and_then(|image| image.exe()).unwrap_or_default();

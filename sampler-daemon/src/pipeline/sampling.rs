@@ -1,8 +1,9 @@
-//! How processes are sampled: what was asked for, and what is learned from the exact totals on the way, become designs in the
-//! kernel.
+//! How processes are sampled: the asked sampling, and what is learned from the exact totals, become
+//! designs in the kernel.
 //!
-//! Whatever is learned comes from earlier data only and acts on later calls, and every sample carries the design that it was
-//! charged with: nothing here can bias an estimate.
+//! Learning uses only earlier data and acts only on later calls, and every sample carries the
+//! design that it was charged at.
+//! So nothing here can bias an estimate.
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
@@ -12,15 +13,16 @@ use sampler_common::sampling::{self, Strategy, interval_for};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Calls from which a Bernoulli strategy learns the mean size.
+/// Calls after which a Bernoulli strategy learns the mean size.
 pub(super) const LEARNING_CALLS: u64 = 1000;
-/// How often an interval that follows the program, and the rates of an adaptive strategy, are made anew.
+/// How often an interval that follows the program, and the rates of an adaptive strategy, are
+/// computed anew.
 const RELEARN_PERIOD: Duration = Duration::from_secs(1);
-/// How often it is looked whether there is anything to learn where there are more than [`ALWAYS_LEARNED_PROCESSES`] processes.
+/// How often learning is checked with more than [`ALWAYS_LEARNED_PROCESSES`] processes.
 const LEARN_PERIOD: Duration = Duration::from_millis(200);
-/// So many processes are looked at all the time.
+/// Up to this many processes, learning is checked in every turn.
 const ALWAYS_LEARNED_PROCESSES: usize = 8;
-/// Share of what was known that is kept at each turn: a memory of some ten seconds.
+/// Share of the earlier sums that is kept at each turn: a memory of about ten seconds.
 const RECENT_WEIGHT: f64 = 0.9;
 /// An interval is changed when it is off by more than this factor.
 const TOLERANCE: f64 = 1.1;
@@ -32,11 +34,11 @@ pub(super) struct Learning {
     /// Exact totals at the last turn.
     last: SlotTotals,
     turn: Instant,
-    /// Objects and bytes a second by size class, smoothed: sums with their own weight.
+    /// Objects and bytes per second by size class, smoothed: sums with their own weight.
     classes: [(f64, f64); CLASSES],
     /// Live objects by size class, smoothed in the same way.
     live: [f64; CLASSES],
-    /// Seconds that these sums are of.
+    /// Seconds that the smoothed sums cover.
     seconds: f64,
 }
 
@@ -52,7 +54,7 @@ impl Learning {
         }
     }
 
-    /// Takes in the totals of one more turn, and the live objects at its end.
+    /// Adds the totals of one more turn, and the live objects at its end.
     fn take_in(&mut self, now: SlotTotals, live: &[f64; CLASSES]) {
         let seconds = self.turn.elapsed().as_secs_f64();
         self.turn = Instant::now();
@@ -96,7 +98,8 @@ impl Worker {
         self.put_into_force(slot, process, &before, &unseen);
     }
 
-    /// Back-pressure: doubles the interval of the process in `slot`; the designs then in force.
+    /// Back-pressure: doubles the interval of the process in `slot`. Returns the designs then in
+    /// force.
     pub(super) fn press(&mut self, slot: u32) -> Option<Designs> {
         self.change_sampling(slot, |record| {
             record.pressure += 1;
@@ -106,7 +109,7 @@ impl Worker {
         Some(self.sampling_of(slot)?.designs)
     }
 
-    /// Makes the rates by size class anew where the strategy has them.
+    /// Computes the rates by size class anew, if the strategy is adaptive.
     pub(super) fn adapt_if_asked(&mut self, slot: u32) {
         if self.sampling_of(slot).is_some_and(|of| of.asked.strategy == Strategy::Adaptive) {
             self.adapt(slot);
@@ -119,9 +122,9 @@ impl Worker {
         Some(&self.ingest.processes.get(profiled.id).sampling)
     }
 
-    /// Learns from the exact totals and the live set where a strategy wants it.
+    /// Learns from the exact totals and the live set, if a strategy needs it.
     pub(super) fn adapt_sampling(&mut self) {
-        // Of many processes each turn is dear, and nobody waits for it.
+        // With many processes each turn is expensive, and nothing waits for it.
         if self.ingest.table.all_attached().count() > ALWAYS_LEARNED_PROCESSES
             && self.learned.elapsed() < LEARN_PERIOD
         {
@@ -180,7 +183,7 @@ impl Worker {
         }
     }
 
-    /// Takes over an interval that is far enough from the one in force.
+    /// Adopts an interval that differs enough from the one in force.
     fn follow(&mut self, slot: u32, wanted: Option<u64>) {
         let (Some(wanted), Some(record)) = (wanted, self.sampling_of(slot)) else { return };
         let ratio = wanted as f64 / record.wanted_bytes as f64;

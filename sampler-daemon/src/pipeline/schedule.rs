@@ -1,41 +1,42 @@
-//! When a process is looked at, and why: every reason and every period.
+//! When a process is inspected, and why: every reason and every period.
 //!
-//! | what | looked at | then |
+//! | what | inspected | then |
 //! | --- | --- | --- |
-//! | a process in a slot | [`INSPECTION_PERIOD`] after it was attached | after twice as long each time, up to [`longest_wait`] |
-//! | a new program image in a slot | after [`NEW_IMAGE_WAIT`]; with events of mappings after [`INSPECTION_PERIOD`] | the same |
+//! | a process in a slot | [`INSPECTION_PERIOD`] after the attach | after twice as long each time, up to [`longest_wait`] |
+//! | a new program image in a slot | after [`NEW_IMAGE_WAIT`]; with mapping events after [`INSPECTION_PERIOD`] | after twice as long each time |
 //! | a process in a slot that has mapped an allocator, has just been probed, or shares links that have changed | at the next turn | as before |
 //! | a process in a slot whose library is new, or whose allocator was not found | after [`NEW_IMAGE_WAIT`] | after twice as long each time |
-//! | an expected process (`--follow`) with a new program image | at once | after 1, 2, 4 … ms, up to [`EXPECTED_LAST_WAIT`]; then the survey has it |
-//! | every process of the machine or the tree that is new | after [`SURVEY`] | the same |
-//! | every process of the machine or the tree | after [`ROUND`] | the same; after [`ROUND`] without events when a process of a tree ends or replaces its program |
+//! | an expected process (`--follow`) with a new program image | at once | after 1, 2, 4 … ms, up to [`EXPECTED_LAST_WAIT`]; then by the survey |
+//! | every new process of the machine or the tree | after [`SURVEY`] | after [`SURVEY`] |
+//! | every process of the machine or the tree | after [`ROUND`] | after [`ROUND`]; after [`ROUND`] without events when a process of a tree ends or replaces its program |
 //! | a mapped file | at once, as an event reports it (`inspect/inspected_files.rs`) | never again, unless it changes |
 //!
-//! Arrays have a period without events of new mappings, and with them: then looks are repairs.
+//! Arrays have two periods: without and with events of new mappings. With events, inspections are
+//! repairs.
 
 use super::config::AttachMode;
 use std::time::{Duration, Instant};
 
-/// How often the mappings of a process are looked at for allocators that came by `dlopen`.
+/// How often the mappings of a process are inspected for allocators that came by `dlopen`.
 pub(super) const INSPECTION_PERIOD: Duration = Duration::from_secs(1);
-/// The same where there are many given processes: a look takes some 0.1 ms.
+/// As [`INSPECTION_PERIOD`], with many given processes: an inspection takes about 0.1 ms.
 const SHARED_INSPECTION_PERIOD: Duration = Duration::from_secs(5);
-/// The same where processes come by themselves.
+/// As [`INSPECTION_PERIOD`], where processes appear by themselves.
 const OPEN_INSPECTION_PERIODS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
-/// After `execve` the new image's libraries appear within moments.
+/// Wait after `execve`: the new image's libraries appear within moments.
 pub(super) const NEW_IMAGE_WAIT: Duration = Duration::from_millis(2);
-/// An image in which no allocator was found for so long has none.
+/// An image without an allocator after this time has none.
 const NO_ALLOCATOR_AFTER: Duration = Duration::from_millis(64);
-/// A half of the wait between the first two looks at an expected process.
+/// Half of the wait between the first two inspections of an expected process.
 const EXPECTED_WAIT: Duration = Duration::from_micros(500);
-/// After a longer wait the survey goes on looking at an expected process.
+/// After a longer wait, the survey takes over the inspection of an expected process.
 const EXPECTED_LAST_WAIT: Duration = Duration::from_millis(250);
-/// How often new processes are looked for.
+/// How often the survey looks for new processes.
 const SURVEY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
-/// How often every process is looked at again.
+/// How often every process is inspected again.
 const ROUND: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 
-/// The longest time between two looks at a process in a slot.
+/// The longest time between two inspections of a process in a slot.
 pub(super) fn longest_wait(attach_mode: AttachMode, has_events: bool) -> Duration {
     match attach_mode {
         AttachMode::Pids => INSPECTION_PERIOD,
@@ -46,7 +47,7 @@ pub(super) fn longest_wait(attach_mode: AttachMode, has_events: bool) -> Duratio
     }
 }
 
-/// When a process is looked at next: ever more rarely.
+/// When a process is inspected next: ever more rarely.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LookTimer {
     next: Instant,
@@ -55,12 +56,12 @@ pub(super) struct LookTimer {
 }
 
 impl LookTimer {
-    /// Of a process in a slot that has just been looked at.
+    /// The timer of a process in a slot that has just been inspected.
     pub(super) fn sweep() -> LookTimer {
         LookTimer { next: Instant::now() + INSPECTION_PERIOD, wait: INSPECTION_PERIOD }
     }
 
-    /// Of an expected process that has a new program image.
+    /// The timer of an expected process with a new program image.
     pub(super) fn expected() -> LookTimer {
         LookTimer { next: Instant::now(), wait: EXPECTED_WAIT }
     }
@@ -69,35 +70,36 @@ impl LookTimer {
         self.next <= now
     }
 
-    /// The next look is at the next turn; the waits behind it stay as long as they were.
+    /// Inspects at the next turn; the later waits keep their length.
     pub(super) fn look_now(&mut self) {
         self.next = Instant::now();
     }
 
-    /// The next look is after `wait`, and the waits behind it begin with that.
+    /// Inspects after `wait`; the later waits start from `wait`.
     pub(super) fn look_after(&mut self, wait: Duration) {
         *self = LookTimer { next: Instant::now() + wait, wait };
     }
 
-    /// The process has a new program image; a look that was to come before stays where it is.
+    /// Starts the waits of a new program image. An earlier inspection that is due stays where it
+    /// is.
     pub(super) fn begin_image(&mut self, has_events: bool) {
         let before = self.next;
         self.look_after(if has_events { INSPECTION_PERIOD } else { NEW_IMAGE_WAIT });
         self.next = self.next.min(before);
     }
 
-    /// The process is being looked at.
+    /// Records an inspection at `now`.
     pub(super) fn looked(&mut self, now: Instant, longest: Duration) {
         self.wait = (self.wait * 2).min(longest);
         self.next = now + self.wait;
     }
 
-    /// Whether an expected process has been looked at so often that only the survey goes on looking.
+    /// Whether an expected process has been inspected so often that only the survey goes on.
     pub(super) fn is_left_to_survey(&self) -> bool {
         self.wait > EXPECTED_LAST_WAIT
     }
 
-    /// Whether a program image has been there for so long that what it has not mapped it does not need.
+    /// Whether a program image is so old that it does not need what it has not mapped.
     pub(super) fn has_settled(&self) -> bool {
         self.wait >= NO_ALLOCATOR_AFTER
     }
@@ -116,7 +118,7 @@ impl SurveyTimer {
         self.next.is_none_or(|next| next <= now)
     }
 
-    /// A survey begins; whether it is a round, that looks at every process.
+    /// Begins a survey. Returns whether it is a round, which inspects every process.
     pub(super) fn begin(&mut self, now: Instant, has_events: bool) -> bool {
         let period = usize::from(has_events);
         self.began = Some(now);
@@ -128,13 +130,13 @@ impl SurveyTimer {
         is_round
     }
 
-    /// Events were lost: everything is looked at again, soon.
+    /// Inspects everything again soon, after lost events.
     pub(super) fn repair(&mut self) {
         self.next = self.began.map(|began| began + SURVEY[0]);
         self.next_round = None;
     }
 
-    /// Every process is looked at again before long.
+    /// Inspects every process again after the shorter period of a round.
     pub(super) fn look_round_soon(&mut self) {
         let soon = Instant::now() + ROUND[0];
         self.next_round = self.next_round.map(|next| next.min(soon));

@@ -1,9 +1,11 @@
-//! Processes that sample by themselves: their probes in place of ours.
+//! Processes that sample by themselves: their own probes replace ours.
 //!
-//! A file with `otel_memory` probes is not probed for its malloc family. Where such a file is also the process's own `malloc` (a preloaded shim, say),
-//! what other files' `malloc` gives out is what that one asked for: in this process ours take no samples, though the trap of a link that processes
-//! share is paid all the same. A process with both, such probes and a `malloc` of another file that is its own, is sampled by both.
-//! Exact totals cover our probes only, so they are not known of any of these processes.
+//! In a file with `otel_memory` probes, the malloc family is not probed. Such a file may also be
+//! the process's own `malloc` (a preloaded shim, say).
+//! Then it requests the memory that other files' `malloc` gives out. So our probes take no samples
+//! in this process, though a shared link's trap is paid all the same.
+//! A process with such probes and another file's `malloc` as its own is sampled by both.
+//! Exact totals cover our probes only, so they are unknown for all these processes.
 
 use super::config::AttachMode;
 use super::facts;
@@ -16,7 +18,7 @@ use sampler_common::source::SampleSource;
 use std::sync::Arc;
 
 impl Worker {
-    /// Attaches to the files of a process that sample by themselves and are not probed yet.
+    /// Attaches to the not yet probed files of a process that sample by themselves.
     pub(super) fn probe_samplers(
         &mut self,
         slot: u32,
@@ -28,7 +30,7 @@ impl Worker {
         let record = self.ingest.processes.get_mut(profiled.id);
         for sampler in std::mem::take(&mut discovery.samplers) {
             Arc::make_mut(&mut record.sampling).will_take_itself();
-            // Of an injected one it is seen by its hooks whether it samples.
+            // The hooks of an injected process show whether it samples.
             if sampler.source() != SampleSource::Injected {
                 record.sources.insert(sampler.source());
             }
@@ -51,8 +53,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives a process that samples everything by itself its slot before it allocates, where it can: what it samples until the daemon looks
-    /// would count twice.
+    /// Gives a process that samples everything by itself a slot before it allocates, if possible.
+    /// Without it, samples before the first inspection would count twice.
     pub(super) fn admit_self_sampled(&mut self, pid: u32) {
         if self.ingest.table.attached_slot(pid).is_some() {
             return;
@@ -60,7 +62,7 @@ impl Worker {
         let Ok(process) = Process::open(pid) else { return };
         let Some(slot) = self.kernel.targets.withdraw() else { return };
         if let Err(error) = self.enter_self_sampled(slot, process) {
-            // Most likely it has just taken another slot by itself.
+            // Usually the process has just taken another slot by itself.
             tracing::debug!(pid, slot, "{error:#}");
             let offered =
                 self.make_ready(slot).and_then(|_| self.kernel.targets.add_free_slot(slot));
@@ -82,14 +84,14 @@ impl Worker {
         let id = self.ingest.processes.insert(record);
         let mut profiled = ProfiledProcess::new(id, pid, generation);
         let mut attached = self.new_attached(slot, Some(process));
-        // The probes are found as those of all others are.
+        // The next inspection finds the probes, as for all other processes.
         attached.timer.look_now();
         profiled.attached = Some(attached);
         self.ingest.table.insert(slot, profiled);
         Ok(())
     }
 
-    /// Whether our own probes take no samples of the process in this slot.
+    /// Sets whether our own probes take no samples of the process in this slot.
     fn set_self_sampled(&mut self, slot: u32, is_self_sampled: bool) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;

@@ -1,4 +1,4 @@
-//! What streams of samples show.
+//! The samples of sample streams.
 
 use crate::store::{Origin, ProcessIdentity};
 use crate::unwind::Module;
@@ -15,7 +15,7 @@ pub struct SampleEvent {
     pub time_ns: u64,
     /// Requested bytes.
     pub size: u64,
-    /// Probability that it was sampled.
+    /// Probability that the allocation was sampled.
     pub inclusion: f64,
     /// Offset of the sampled byte.
     pub offset: u64,
@@ -27,12 +27,12 @@ pub struct SampleEvent {
     pub comm: String,
     /// Path of the executable.
     pub exe: String,
-    /// Where the process belongs.
+    /// Cgroup, container and start of the process.
     pub origin: Origin,
 }
 
 impl SampleEvent {
-    /// Whose sample it is.
+    /// The identity of the sampled process.
     pub fn who(&self) -> ProcessIdentity<'_> {
         ProcessIdentity {
             pid: self.pid,

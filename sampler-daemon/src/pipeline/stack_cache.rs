@@ -1,10 +1,13 @@
-//! Stacks that the kernel side knows again: which, where in its cache, and what each is.
+//! Stacks that the kernel side recognizes: which, their place in its cache, and what each means.
 //!
-//! The kernel learns a stack when the stack has come twice, was unwound to its root, and comparing what that depended on costs less than copying
-//! it. It is taken back when the process maps other code ([`Image::view`](crate::unwind::Image::view)), or ends, or does not come while others of its set do.
+//! The kernel learns a stack if the stack has come twice, was unwound to its root, and its
+//! comparison costs less than a copy.
+//! The stack is taken back when the process maps other code
+//! ([`Image::view`](crate::unwind::Image::view)) or ends, or when the stack stays away while others
+//! of its set come.
 //!
-//! Ids are given once. A record may name one that has just been taken back, so that an id means something until all records from before have been
-//! read.
+//! Ids are never reused. A record may name an id that has just been taken back, so an id stays
+//! valid until all earlier records have been read.
 
 mod spans;
 
@@ -24,36 +27,37 @@ use spans::Spans;
 use std::collections::VecDeque;
 use std::hash::{Hash as _, Hasher as _};
 
-/// Ids that mean something, at most: those in the kernel's cache, and as many that were taken back. At the bound the kernel learns no further stack.
+/// Valid ids, at most: those in the kernel's cache, and as many that were taken back. At the bound
+/// the kernel learns no further stack.
 const MAX_HELD: usize = 2 * MAX_CACHED_STACKS as usize;
 
-/// Stacks of which it is remembered that they came; when two share a place, the later one has it.
+/// Stacks that are remembered as seen. If two share a place, the later one has it.
 const RECENT_STACKS: usize = 8192;
 
-/// A program may be held up between its look and its record.
+/// Longest time that a program is held up between its lookup and its record.
 const HELD_UP_NS: u64 = 1_000_000_000;
 
-/// What the kernel side is to learn.
+/// A change to the kernel side's cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
-    /// The entry at this index has this tag, and this stack.
+    /// The entry at this index has this tag and this stack.
     Put(u32, u64, Box<KnownStack>),
     /// The entry at this index is vacant.
     Clear(u32),
 }
 
-/// A known stack.
+/// A cached stack.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) stack: StackId,
-    /// The view of its image in which it is that.
+    /// The view of the image for which the stack is valid.
     pub(super) view: u64,
-    /// Address and value of what is compared.
+    /// Address and value of each compared word.
     pub(super) words: Box<[(u64, u64)]>,
     call: KnownCall,
-    /// Bytes of stack whose copying costs as much as knowing this one.
+    /// Bytes of stack whose copy costs as much as the comparison.
     pub(super) cost_bytes: u32,
-    /// Samples that named it; halved when others want its place.
+    /// Samples that named the stack; halved when another stack needs a place.
     hits: u32,
 }
 
@@ -62,25 +66,25 @@ pub(super) struct Unwound<'a> {
     pub(super) call: KnownCall,
     pub(super) bp: u64,
     pub(super) evidence: &'a Evidence,
-    /// Bytes that were copied for it.
+    /// Bytes that were copied for the stack.
     pub(super) stack_bytes: u32,
     pub(super) stack: StackId,
     pub(super) view: u64,
 }
 
-/// The stacks that are known.
+/// The cached stacks.
 pub(super) struct StackCache {
-    /// Whether the kernel side looks for any.
+    /// Whether the kernel side uses the cache.
     pub(super) is_on: bool,
     /// Slot and id by index in the kernel's array.
     entries: Vec<Option<(u32, u64)>>,
     known: FxHashMap<u64, Known>,
-    /// What each process has mapped: generation and view.
+    /// The mappings of each process: generation and view.
     views: FxHashMap<u32, (u32, u64)>,
     met: Vec<u32>,
     last_id: u64,
     changes: Vec<Change>,
-    /// Ids that were taken back, and then those with the time when the kernel side learned it.
+    /// Ids that were taken back. They move to `gone`, with the time when the kernel side was told.
     leaving: Vec<u64>,
     gone: VecDeque<(u64, u64)>,
 }
@@ -102,12 +106,12 @@ impl Default for StackCache {
 }
 
 impl StackCache {
-    /// Entries in the kernel's cache, and the bound.
+    /// Number of entries in the kernel's cache, and its bound.
     pub(super) fn len(&self) -> (usize, usize) {
         (self.entries.iter().flatten().count(), self.entries.len())
     }
 
-    /// The stack with this id, which a sample has named.
+    /// The stack with this id. Counts that a sample has named it.
     pub(super) fn named(&mut self, id: u64) -> Option<&Known> {
         let known = self.known.get_mut(&id)?;
         known.hits = known.hits.saturating_add(1);
@@ -119,12 +123,13 @@ impl StackCache {
         self.known.get(&id)
     }
 
-    /// Stacks that ids stand for.
+    /// Stacks of all valid ids.
     pub(super) fn stacks(&self) -> impl Iterator<Item = (Space, StackId)> {
         self.known.values().map(|known| (known.call.space, known.stack))
     }
 
-    /// What is mapped in an address space: stacks of another view of the slot's process are known no more.
+    /// Sets the view of an address space. Stacks of another view of the slot's process are taken
+    /// back.
     pub(super) fn see(&mut self, space: Space, view: u64) {
         let now = (space.generation, view);
         if self.views.insert(space.slot, now).is_some_and(|before| before != now) {
@@ -132,7 +137,7 @@ impl StackCache {
         }
     }
 
-    /// The process has left its slot.
+    /// Forgets a process that has left its slot.
     pub(super) fn end(&mut self, slot: u32) {
         if self.views.remove(&slot).is_some() {
             self.take_back(slot);
@@ -148,7 +153,7 @@ impl StackCache {
         }
     }
 
-    /// A stack has been unwound to its root: perhaps it is known from now on.
+    /// Adds a stack that was unwound to its root, if it is worth it.
     pub(super) fn add_unwound(&mut self, unwound: &Unwound<'_>) {
         let Some(words) = unwound.evidence.words() else { return };
         if !self.is_on || self.known.len() >= MAX_HELD {
@@ -177,17 +182,17 @@ impl StackCache {
         self.changes.push(Change::Put(index, tag, wire));
     }
 
-    /// Whether it came before; from now on it did.
+    /// Whether the stack was seen before; marks it as seen.
     fn was_unwound_before(&mut self, tag: u64, stack: StackId) -> bool {
         let mut hasher = rustc_hash::FxHasher::default();
         (tag, stack).hash(&mut hasher);
         let hash = hasher.finish();
-        // Not 0, which is nobody.
+        // Not 0, which marks an empty place.
         let print = (hash >> 32) as u32 | 1;
         std::mem::replace(&mut self.met[hash as usize % RECENT_STACKS], print) == print
     }
 
-    /// Whether the kernel side knows it already: its sample was on its way.
+    /// Whether the kernel side knows the stack already: this sample was sent before.
     fn has(&self, tag: u64, unwound: &Unwound<'_>, words: &[(u64, u64)]) -> bool {
         self.entries[set(tag)].iter().flatten().filter_map(|(_, id)| self.known.get(id)).any(
             |known| {
@@ -198,8 +203,9 @@ impl StackCache {
         )
     }
 
-    /// The place for one more stack of a set: a vacant one, or that of one that no sample has named since a place was last wanted. If there
-    /// is none all of the set are a little less safe.
+    /// The place for one more stack of a set: a vacant one, or one that no sample has named since a
+    /// place was last needed.
+    /// If there is none, the hits of all stacks of the set are halved.
     fn room(&mut self, tag: u64) -> Option<u32> {
         let set = set(tag);
         let first = set.start as u32;
@@ -216,7 +222,7 @@ impl StackCache {
         least.filter(|(hits, _)| *hits == 0).map(|(_, index)| index)
     }
 
-    /// Tells the kernel side what has changed.
+    /// Sends the changes to the kernel side.
     pub(super) fn update_kernel(&mut self, kernel: &mut bpf::stack_cache::StackCache) {
         if self.changes.is_empty() {
             return;
@@ -229,13 +235,13 @@ impl StackCache {
         }
     }
 
-    /// What the kernel side is to learn at `now_ns`, at once.
+    /// The changes that are sent to the kernel side at `now_ns`.
     fn take_changes(&mut self, now_ns: u64) -> Vec<Change> {
         self.gone.extend(self.leaving.drain(..).map(|id| (now_ns, id)));
         std::mem::take(&mut self.changes)
     }
 
-    /// All records from before `time_ns` have been read: ids that were taken back earlier mean nothing any more.
+    /// Drops ids that were taken back before `time_ns`: all earlier records have been read.
     pub(super) fn forget_gone(&mut self, time_ns: u64) {
         while let Some((of, id)) = self.gone.front()
             && of + HELD_UP_NS < time_ns
@@ -246,7 +252,7 @@ impl StackCache {
     }
 }
 
-/// Bytes of stack whose copying costs as much as to compare so many words.
+/// Bytes of stack whose copy costs as much as the comparison of `words` words.
 fn cost_bytes(words: usize, spans: &Spans) -> u32 {
     let begun = spans.as_slice().len() as u64 * KNOWN_SPAN_BYTES;
     let read = spans.words() as u64 * KNOWN_READ_BYTES;
@@ -260,7 +266,8 @@ fn set(tag: u64) -> std::ops::Range<usize> {
     first..first + KNOWN_WAYS as usize
 }
 
-/// Where words are, counted in words above the stack pointer; `None` if one lies where the kernel side does not look.
+/// Positions of words, counted in words above the stack pointer; `None` if one lies outside of what
+/// the kernel side reads.
 fn places(sp: u64, words: &[(u64, u64)]) -> Option<Vec<u16>> {
     let place = |(address, _): &(u64, u64)| {
         let above = address.checked_sub(sp).filter(|above| above.is_multiple_of(8))?;
@@ -269,7 +276,7 @@ fn places(sp: u64, words: &[(u64, u64)]) -> Option<Vec<u16>> {
     words.iter().map(place).collect()
 }
 
-/// As the kernel side has it, without an id.
+/// The kernel side's form of the stack, without an id.
 fn wire(
     unwound: &Unwound<'_>,
     words: &[(u64, u64)],

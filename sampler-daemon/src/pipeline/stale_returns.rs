@@ -1,7 +1,8 @@
-//! Entries of address spaces that are no more: calls that will never return, blocks that nobody holds.
+//! Entries of address spaces that have ended: calls that never return, and blocks that nobody
+//! holds.
 //!
-//! The maps have them by their own keys, so that finding some means reading all: once for all processes that are gone by then, and not
-//! too often.
+//! The maps have their own keys, so finding stale entries means reading all. That is done once for
+//! all processes that are gone by then, and not too often.
 
 use super::worker::Worker;
 use rustc_hash::FxHashMap;
@@ -9,13 +10,13 @@ use sampler_common::counters::Outcome;
 use sampler_common::wire::Space;
 use std::time::{Duration, Instant};
 
-/// How often.
+/// Least time between two sweeps.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
-/// In place of the command of a process that was gone before it was seen.
+/// Replaces the command of a process that was gone before it was seen.
 const UNKNOWN: &str = "[unknown]";
 
-/// Whether there are such entries.
+/// Whether there may be stale entries.
 #[derive(Debug, Default)]
 pub(super) struct Stale {
     noted: bool,
@@ -23,7 +24,7 @@ pub(super) struct Stale {
 }
 
 impl Stale {
-    /// There may be some.
+    /// Notes that there may be stale entries.
     pub(super) fn note(&mut self) {
         self.noted = true;
     }
@@ -38,15 +39,15 @@ impl Stale {
 }
 
 impl Worker {
-    /// Takes stale entries out, where it is time to.
+    /// Removes stale entries, if a sweep is due.
     pub(super) fn take_stale(&mut self) {
         if self.stale.is_due() {
             self.take_stale_now();
         }
     }
 
-    /// Takes on the processes that have a slot of which the daemon does not know: the record of their coming found no room in the
-    /// ring, and their slots would never be vacant again.
+    /// Enters processes that have a slot that the daemon does not know. Their `Appeared` record
+    /// found no room in the ring, and their slots would never become vacant.
     pub(super) fn adopt_missed(&mut self) {
         if !self.is_open() {
             return;
@@ -62,7 +63,7 @@ impl Worker {
         if missed.is_empty() {
             return;
         }
-        // Most have come just now, and say so.
+        // Most have just appeared, and their records are in the ring.
         self.settle();
         for (pid, slot) in missed {
             if !self.ingest.table.contains(slot) && self.kernel.targets.has(pid, slot) {

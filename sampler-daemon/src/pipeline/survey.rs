@@ -1,6 +1,8 @@
-//! Looks over all processes of the machine: for allocators that nobody has called yet, and for what events have missed.
+//! Surveys all processes of the machine: for allocators that no process has called yet, and for
+//! what events have missed.
 //!
-//! Where the kernel reports new mappings this is a repair, and rare; else it is how allocators are found.
+//! If the kernel reports new mappings, the survey is a rare repair. Otherwise it is how allocators
+//! are found.
 
 use super::schedule::SurveyTimer;
 use super::worker::Worker;
@@ -10,36 +12,36 @@ use crate::inspect::process::pids;
 use rustc_hash::FxHashSet;
 use std::time::{Duration, Instant};
 
-/// Longest time that is spent on it at once: samples wait meanwhile.
+/// Longest time that is spent on the survey at once: samples wait meanwhile.
 const MAX_TURN: Duration = Duration::from_millis(5);
 
-/// What has been looked at.
+/// The processes that have been inspected.
 #[derive(Default)]
 pub(super) struct Survey {
     pub(super) timer: SurveyTimer,
     known: FxHashSet<u32>,
-    /// Processes that are still to be looked at.
+    /// Processes that are still to be inspected.
     waiting: Vec<u32>,
     /// Allocators found in the round so far, by device and inode; none between rounds.
     round: Option<FxHashSet<(u64, u64)>>,
 }
 
 impl Survey {
-    /// Not before the last one has ended.
+    /// Whether a survey is due. It does not begin before the last one has ended.
     fn is_due(&self, now: Instant) -> bool {
         self.waiting.is_empty() && self.timer.is_due(now)
     }
 }
 
 impl Worker {
-    /// Looks at processes, where it is time to, for some milliseconds at most.
+    /// Inspects processes that are due, for some milliseconds at most.
     pub(super) fn survey(&mut self) {
         if self.is_open() {
             self.survey_for(MAX_TURN);
         }
     }
 
-    /// Looks at processes, where it is time to, for so long at most.
+    /// Inspects processes that are due, for at most `most`.
     pub(super) fn survey_for(&mut self, most: Duration) {
         let now = Instant::now();
         if self.survey.is_due(now) {
@@ -85,11 +87,11 @@ impl Worker {
     /// Attaches to the allocators of a process.
     pub(super) fn look_at(&mut self, pid: u32) {
         let exclude_if_listed = self.exclude_if_listed(pid);
-        // What an excluded process of a tree forks is profiled, and has its files.
+        // A child of an excluded process of a tree is profiled, and maps the same files.
         if exclude_if_listed && !self.is_tree() {
             return;
         }
-        // A kernel thread has none, and a process that cannot be read is exiting.
+        // A kernel thread has no allocator, and a process that cannot be read is exiting.
         let discovery = self.discover(pid);
         if !exclude_if_listed && let Some(hazard) = self.hazard_of(pid) {
             self.refuse(pid, hazard);
@@ -103,7 +105,7 @@ impl Worker {
         if !exclude_if_listed {
             self.coverage.look(pid, &discovery);
         }
-        // Whatever has a link is found: a link whose file is not found is closed in the end.
+        // Every file with a link is recorded: a link whose file is not found is closed in the end.
         if let Some(met) = &mut self.survey.round {
             met.extend(discovery.files().map(|of| of.identity));
         }
@@ -113,7 +115,8 @@ impl Worker {
         self.attach_found(pid, &discovery);
     }
 
-    /// Attaches for all processes to what was found in one, or in a file that it has mapped.
+    /// Attaches, for all processes, to what was found in one process, or in a file that it has
+    /// mapped.
     pub(super) fn attach_found(&mut self, pid: u32, found: &Discovery) {
         if self.has_own_links() {
             return;
@@ -132,15 +135,16 @@ impl Worker {
         self.leave_out_for_all(&found.patched);
     }
 
-    /// Closes links on files of which nobody has code mapped.
+    /// Closes links on files that no process has mapped as code.
     fn close_unmapped(&mut self, met: &FxHashSet<(u64, u64)>) {
         let unused = self.links.shared.unused(met);
         self.links.detach_shared(&unused);
-        // The next round closes what this one was the first not to meet: others pay for it, if it is a tree that has it no more.
+        // The next round closes links that are unmapped in this round for the first time. Outside
+        // the tree, other processes pay for such a link.
         if self.is_tree() && self.links.shared.has_unmapped() {
             self.survey.timer.look_round_soon();
         }
-        // Whoever maps them again is to be seen again.
+        // Files that are mapped again have to be reported again.
         self.process_events.files().keep(|allocator| !unused.contains(&allocator.identity));
     }
 }

@@ -1,4 +1,5 @@
-//! The worker's thread: who started it learns when it has ended, and whether by a panic.
+//! The worker's thread. The thread that started it learns when the worker has ended, and whether by
+//! a panic.
 
 use anyhow::bail;
 use std::thread::JoinHandle;
@@ -17,7 +18,7 @@ impl WorkerThread {
     ) -> std::io::Result<WorkerThread> {
         let (running, ended) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
-            // Dropped in a panic too.
+            // A panic drops it too.
             let _running = running;
             work()
         })?;
@@ -26,14 +27,14 @@ impl WorkerThread {
 
     /// Completes when the worker has ended: on request, by an error, or by a panic.
     pub async fn ended(&mut self) {
-        // Nothing is ever sent; what counts is that the sender is gone.
+        // Nothing is ever sent: the drop of the sender completes the receiver.
         let _ = (&mut self.ended).await;
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the worker.
     ///
     /// # Errors
-    /// If it has panicked, or could not go on.
+    /// If the worker has panicked, or could not go on.
     pub fn join(self) -> anyhow::Result<()> {
         self.thread.join().unwrap_or_else(|_| {
             bail!("the worker thread has panicked (nothing is attached any more)")

@@ -1,4 +1,4 @@
-//! Totals of the kernel side: exact ones, outcomes, and samples whose record was lost.
+//! Totals of the kernel side: exact totals, outcomes, and samples whose record was lost.
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
@@ -10,7 +10,7 @@ use sampler_common::wire::{LostCell, LostKey};
 use std::collections::BTreeMap;
 
 impl Worker {
-    /// The slot of a process that runs.
+    /// The slot of a running process.
     pub(super) fn slot_of(&self, id: ProcessId) -> Option<u32> {
         if self.ingest.processes.get(id).exited.is_some() {
             return None;
@@ -30,7 +30,7 @@ impl Worker {
         sum
     }
 
-    /// Exact totals of each process now, or at its exit; `None` where they cannot be read.
+    /// Exact totals of each process now, or at its exit; `None` if they cannot be read.
     pub(super) fn exact(&self, processes: &[ProcessId]) -> Vec<Option<ClassTotals>> {
         let of = |id: &ProcessId| match self.slot_of(*id) {
             Some(slot) => self.exact_of_slot(slot),
@@ -39,7 +39,7 @@ impl Worker {
         processes.iter().map(of).collect()
     }
 
-    /// Exact totals of the process in a slot; `None` where they cannot be read.
+    /// Exact totals of the process in a slot; `None` if they cannot be read.
     pub(super) fn exact_of_slot(&self, slot: u32) -> Option<ClassTotals> {
         match self.kernel.totals.read(slot) {
             Ok(totals) => Some(by_class(&totals)),
@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    /// Lost samples of each process. The kernel's cells are read once, however many are asked for.
+    /// Lost samples of each process. The kernel's cells are read only once.
     pub(super) fn lost(&self, processes: &[ProcessId]) -> Vec<LostMoments> {
         let mut by_slot = self.lost_by_slot();
         let of = |id: &ProcessId| match self.slot_of(*id) {
@@ -77,7 +77,7 @@ pub(super) fn by_class(totals: &SlotTotals) -> ClassTotals {
     ClassTotals { bytes: totals.bytes, objects: totals.objects }
 }
 
-/// The samples of each cell, taken at the cell's mean size and in its size class.
+/// The samples of each cell, at the cell's mean size and in its size class.
 fn sum_cells(cells: &[(LostKey, LostCell)]) -> FxHashMap<u32, LostMoments> {
     let mut slots: FxHashMap<u32, BTreeMap<SizeCell, RowMoments>> = FxHashMap::default();
     for (key, cell) in cells.iter().filter(|(_, cell)| cell.samples > 0) {

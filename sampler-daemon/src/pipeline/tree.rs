@@ -1,7 +1,9 @@
-//! One tree of processes: the given ones and whatever they fork (`--follow`).
+//! One tree of processes: the given ones and their descendants (`--follow`).
 //!
-//! The kernel side follows forks itself and enters each child as expected before it runs, so that no allocation of it is
-//! missed; this is about descendants that were there before, and about new program images whose allocator nobody has called yet.
+//! The kernel side follows forks itself and enters each child as expected before it runs, so that
+//! none of its allocations is missed.
+//! This file handles earlier descendants, and new program images whose allocator has not been
+//! called yet.
 
 use super::config::AttachMode;
 use super::schedule::LookTimer;
@@ -14,27 +16,29 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Processes that are looked at soon, at most; the survey finds what is missed.
+/// Processes that are inspected soon, at most; the survey finds the others.
 const MAX_LOOKS: usize = 4096;
 
-/// What is known of the tree besides the processes in it.
+/// The state of the tree besides its profiled processes.
 #[derive(Default)]
 pub(super) struct Tree {
     /// Processes without a slot that have a new program image.
     looks: FxHashMap<u32, LookTimer>,
-    /// Processes of the tree whose exit no event has reported: the kernel side forgets one at once, and what it did before is reported later.
+    /// Processes of the tree whose exit no event has reported. The kernel side forgets an exited
+    /// process at once, but its earlier events are read later.
     members: FxHashSet<u32>,
 }
 
 impl Tree {
-    /// A process that has no slot yet has replaced its program image.
+    /// Notes that a process without a slot has replaced its program image.
     pub(super) fn note_exec(&mut self, pid: u32) {
         if self.looks.len() < MAX_LOOKS || self.looks.contains_key(&pid) {
             self.looks.insert(pid, LookTimer::expected());
         }
     }
 
-    /// Takes in what an event says of who belongs to the tree, and returns whether it concerns it; `is_known` asks the kernel side of a process.
+    /// Updates the members by an event and returns whether the event concerns the tree. `is_known`
+    /// asks the kernel side about a process.
     fn takes(&mut self, event: &ProcessEvent, is_known: impl Fn(u32) -> bool) -> bool {
         let belongs = |members: &FxHashSet<u32>, pid| members.contains(&pid) || is_known(pid);
         let pid = event.pid;
@@ -44,7 +48,7 @@ impl Tree {
                 let belongs = belongs(&self.members, parent);
                 match belongs {
                     true => self.members.insert(pid),
-                    // Another had its number.
+                    // Another process had this pid.
                     false => self.members.remove(&pid),
                 };
                 belongs
@@ -57,7 +61,7 @@ impl Tree {
         }
     }
 
-    /// Processes that it is time to look at.
+    /// Processes whose inspection is due.
     fn due(&mut self) -> Vec<u32> {
         let now = Instant::now();
         let mut due = Vec::new();
@@ -74,12 +78,13 @@ impl Tree {
 }
 
 impl Worker {
-    /// Whether it is a tree that is profiled.
+    /// Whether a tree is profiled.
     pub(super) fn is_tree(&self) -> bool {
         self.config.attach_mode == AttachMode::Descendants
     }
 
-    /// Whether an event concerns the tree. A process that ends or replaces its program may have been the last with a file.
+    /// Whether an event concerns the tree. A process that ends or replaces its program may have
+    /// been the last with a file.
     pub(super) fn concerns_tree(&mut self, event: &ProcessEvent) -> bool {
         let Worker { tree, kernel, survey, .. } = self;
         let concerns = tree.takes(event, |pid| kernel.targets.knows(pid));
@@ -89,15 +94,15 @@ impl Worker {
         concerns
     }
 
-    /// These processes belong to the tree.
+    /// Adds processes to the tree.
     pub(super) fn note_members(&mut self, pids: &FxHashSet<u32>) {
         if self.is_tree() {
             self.tree.members.extend(pids);
         }
     }
 
-    /// Expects the descendants that are there already. The kernel side is following forks by now: what they fork from here on is
-    /// expected with them, and what they forked before is found in the next round.
+    /// Expects the descendants that exist already. The kernel side follows forks by now. So later
+    /// children are expected with them, and earlier ones are found in the next round.
     pub(super) fn follow_descendants(&mut self) -> anyhow::Result<()> {
         if !self.is_tree() {
             return Ok(());
@@ -108,7 +113,8 @@ impl Worker {
                 children(&known).into_iter().filter(|pid| !known.contains(pid)).collect();
             let mut entered = 0;
             for pid in new {
-                // Kernel threads are no children; what cannot be opened is exiting, or cannot be profiled.
+                // Kernel threads are no children. A process that cannot be opened is exiting, or
+                // cannot be profiled.
                 let Ok(process) = Process::open(pid) else { continue };
                 if self.kernel.targets.knows(pid) {
                     continue;
@@ -122,7 +128,7 @@ impl Worker {
                 if process.is_running() {
                     entered += 1;
                 } else {
-                    // Its exit may have come before the entry.
+                    // The exit may have been handled before the entry was made.
                     self.kernel.targets.forget(pid);
                 }
             }
@@ -132,16 +138,18 @@ impl Worker {
         }
     }
 
-    /// Attaches to the allocators in a file, for those who will map it.
+    /// Attaches to the allocators in a file, for processes that will map it.
     pub(super) fn probe_file(&mut self, path: &Path) -> anyhow::Result<()> {
         let what = || format!("--probe-file {}", path.display());
         let discovery = self.discoverer.discover_in(path).with_context(what)?;
         for blind in &discovery.blind {
-            // Who starts a program by this shows it: of one that ends soon nothing else may tell.
+            // The user of `sampler run` sees this warning: a program that ends soon is reported
+            // nowhere else.
             tracing::warn!("{blind}");
         }
         if discovery.allocators.is_empty() && discovery.samplers.is_empty() {
-            // No error: what `sampler run` starts has its allocator in a library as a rule.
+            // No error: as a rule, a program that `sampler run` starts has its allocator in a
+            // library.
             tracing::info!("{} defines no allocator: nothing is probed in it", path.display());
         }
         for allocator in discovery.allocators {
@@ -158,14 +166,14 @@ impl Worker {
         Ok(())
     }
 
-    /// All processes of the tree, those that are excluded among them.
+    /// All processes of the tree, including excluded ones.
     pub(super) fn tree_pids(&self) -> Vec<u32> {
         let all = self.kernel.targets.all().into_iter().map(|(pid, _)| pid);
-        // Excluded wherever it stands.
+        // The daemon is excluded, wherever it stands.
         all.filter(|pid| *pid != std::process::id()).collect()
     }
 
-    /// Looks for the allocators of new program images.
+    /// Inspects new program images for allocators.
     pub(super) fn look_at_new_images(&mut self) {
         for pid in self.tree.due() {
             if let Some(injections) = &mut self.injections
@@ -179,7 +187,7 @@ impl Worker {
         }
     }
 
-    /// What is to be said of following a tree.
+    /// The limitations to report when a tree is followed.
     pub(super) fn tree_limits(&self) -> Vec<String> {
         if !self.is_tree() {
             return Vec::new();
@@ -209,7 +217,7 @@ mod tests {
         let mut looks = 0;
         while !tree.looks.is_empty() {
             looks += tree.due().len();
-            // As if the time had come.
+            // Makes every inspection due.
             tree.looks.values_mut().for_each(|timer| timer.look_now());
         }
         // At 0, 1, 3, … 255 ms.
@@ -226,14 +234,14 @@ mod tests {
             tree.takes(&event, |pid| known.contains(&pid))
         };
         assert!(takes(1, EventKind::Exec, &[1]) && !takes(7, EventKind::Exec, &[1]));
-        // A child that has ended when its events are read, and a child of it.
+        // A child that has ended before its events are read, and a child of that child.
         assert!(takes(2, EventKind::Forked(1), &[1]));
         assert!(takes(3, EventKind::Forked(2), &[1]));
         assert!(takes(3, EventKind::Exec, &[1]));
         assert!(takes(3, EventKind::LeaderExited, &[1]));
         assert!(!takes(3, EventKind::Exec, &[1]), "another has its number");
         assert!(takes(2, EventKind::Exec, &[1]));
-        // Somebody else has the other's number.
+        // Another process has the pid.
         assert!(!takes(2, EventKind::Forked(7), &[1]) && !takes(2, EventKind::Exec, &[1]));
         assert!(takes(4, EventKind::Forked(1), &[1]));
         assert!(takes(0, EventKind::Lost(1), &[1]));

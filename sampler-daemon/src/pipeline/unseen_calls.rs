@@ -1,4 +1,5 @@
-//! What functions allocate whose return must not be probed: counted, and not seen to be held. And samples that were refused.
+//! Functions whose return must not be probed: their allocations are counted, but not held. And
+//! samples that were refused.
 
 use super::worker::Worker;
 use sampler_common::counters::Outcome;
@@ -7,24 +8,24 @@ use sampler_common::note::Blind;
 use sampler_common::wire::Role;
 use std::sync::Arc;
 
-/// What is said of a file with such functions.
+/// Reported of a file with such functions.
 const MAY_THROW: &str = "operator new may throw, so that its return must not be probed: \
      what it allocates is counted, and not seen to be held";
 
 impl Worker {
-    /// Says so of every process that has called such a function.
+    /// Reports every process that has called a function whose return must not be probed.
     pub(super) fn note_unseen(&mut self) {
         let slots: Vec<u32> = self.ingest.table.slots();
         slots.into_iter().for_each(|slot| self.note_unseen_of(slot));
     }
 
-    /// Marks every process that has sent more samples of its own than it is believed.
+    /// Marks every process that has sent more samples of its own than are accepted.
     pub(super) fn note_floods(&mut self) {
         let slots: Vec<u32> = self.ingest.table.slots();
         slots.into_iter().for_each(|slot| self.note_flood_of(slot));
     }
 
-    /// As [`Worker::note_floods`], of one process.
+    /// As [`Worker::note_floods`], for one process.
     pub(super) fn note_flood_of(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
@@ -38,7 +39,7 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::note_unseen`], of one process.
+    /// As [`Worker::note_unseen`], for one process.
     pub(super) fn note_unseen_of(&mut self, slot: u32) {
         self.note_brake(slot);
         if self.kernel.hits.read(slot, Role::New).iter().all(Counted::is_zero) {

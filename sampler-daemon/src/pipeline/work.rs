@@ -1,4 +1,4 @@
-//! What the probes of a process have done, by the kernel side's counters.
+//! The work that the probes of a process have done, by the kernel side's counters.
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
@@ -24,14 +24,15 @@ const ROLES: [Role; 10] = [
     Role::LibraryEnded,
 ];
 
-/// How samples end that were taken.
+/// Ends of samples that were taken.
 const TAKEN: [Outcome; 4] =
     [Outcome::Sampled, Outcome::RingFull, Outcome::RingShare, Outcome::ReadFault];
 
 impl Worker {
-    /// What the probes of a process have done since it was attached.
+    /// The work of a process's probes since the attach.
     ///
-    /// The difference of two of these ([`Work::since`]), charged, is what was spent in between; [`super::cost::Prices`] charges.
+    /// The difference of two values ([`Work::since`]) is the work in between;
+    /// [`super::cost::Prices`] charges it.
     pub(super) fn work(&self, id: ProcessId) -> Work {
         match self.slot_of(id) {
             Some(slot) => self.work_of_slot(slot),
@@ -39,7 +40,7 @@ impl Worker {
         }
     }
 
-    /// The same of a running process by its slot.
+    /// As [`Worker::work`], for a running process by its slot.
     pub(super) fn work_of_slot(&self, slot: u32) -> Work {
         let mut work = Work::default();
         for role in ROLES {
@@ -63,8 +64,10 @@ impl Worker {
         work
     }
 
-    /// Calls that map memory: each is followed to its return and sends a record with its stack. Prices are not measured for them;
-    /// those of samples are taken, and taken to be off by half.
+    /// Adds calls that map memory. Each call is followed to its return and sends a record with its
+    /// stack.
+    /// Their prices are not measured: the prices of samples are used, and assumed to be off by
+    /// half.
     fn add_mappings(&self, work: &mut Work, slot: u32, spending: &Spending) {
         if spending.mappings == 0 {
             return;
@@ -84,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// The same of those that are placed so.
+    /// As [`Worker::add_hits`], for probes with one placement.
     pub(super) fn add_placed_hits(
         &self,
         work: &mut Work,
@@ -96,7 +99,7 @@ impl Worker {
         hits.into_iter().for_each(|hits| work.hit(role, placed, hits));
     }
 
-    /// How the functions of a role are placed whose calls are counted by their records alone.
+    /// The placement of the functions of a role whose calls are counted by their records alone.
     fn placed(&self, slots: &[u32], role: Role) -> Option<Placed> {
         let sources = slots.iter().filter_map(|slot| self.ingest.table.get(*slot));
         let functions =
@@ -114,12 +117,14 @@ fn external(totals: &SlotTotals, hits: Option<Count>) -> (u64, u64) {
     (samples(hits.low), samples(hits.high.ceil()))
 }
 
-/// Calls that were followed to their return: those that were sampled, large ones, ones that failed, and reallocs of sampled blocks.
-/// Which are more than one of these is not counted. The samples of a process that takes them by itself have no return.
+/// Calls that were followed to their return: sampled, large and failed calls, and reallocs of
+/// sampled blocks.
+/// A call may be in several of these groups; the overlap is not counted.
+/// Samples that a process takes by itself have no return.
 fn returned(totals: &SlotTotals, (fewest, most): (u64, u64)) -> Events {
     let taken: u64 = TAKEN.iter().map(|outcome| totals.outcome(*outcome)).sum();
     let [least, taken] = [most, fewest].map(|external| taken.saturating_sub(external));
-    // The class of the smallest one that is followed has others as well.
+    // The class of the smallest followed call also contains smaller calls.
     let large: u64 = totals.objects.iter().skip(sampling::class(FOLLOW_BYTES) + 1).sum();
     let failed = totals.outcome(Outcome::Failed);
     Events::between(least.max(large) + failed, taken + large + failed)

@@ -1,4 +1,4 @@
-//! The worker: reads the ring, answers questions, looks after the processes.
+//! The worker: reads the ring, answers requests, and keeps track of the processes.
 
 use super::clock::{Clock, monotonic_ns};
 use super::closing::Closing;
@@ -45,15 +45,16 @@ pub(super) struct Worker {
     pub(super) survey: Survey,
     pub(super) stale: Stale,
     pub(super) discoverer: Discoverer,
-    /// Outcomes of slots that are vacant again.
+    /// Outcomes of slots that have become vacant.
     pub(super) retired: crate::bpf::totals::SlotTotals,
     pub(super) clock: Clock,
     pub(super) started: Instant,
-    /// CPU time until it was ready, nanoseconds, but for measuring prices: the kernel's look at the programs takes most of it.
+    /// CPU time of the start without measuring prices, nanoseconds. The kernel's verifier takes
+    /// most of it.
     pub(super) starting_ns: u64,
     /// When the live profile first became a lower bound.
     pub(super) live_incomplete: Option<SystemTime>,
-    /// Samples that were lost when the lost ones were last looked at, for the time slots.
+    /// Lost samples when losses were last read, for the time slots.
     pub(super) observed_losses: u64,
     /// Losses that the last reconciliation has repaired.
     pub(super) reconciled_losses: u64,
@@ -66,30 +67,37 @@ pub(super) struct Worker {
     pub(super) coverage: Coverage,
     pub(super) excluded: Excluded,
     pub(super) refused: Refused,
-    /// When it was last looked whether there is anything to learn.
+    /// When the daemon last checked whether there is anything to learn.
     pub(super) learned: Instant,
     pub(super) tree: Tree,
     pub(super) prices: Prices,
     pub(super) forecasts: Forecasts,
-    /// Of processes that come by themselves, with `--inject`.
+    /// Injections of newly appeared processes, with `--inject`.
     pub(super) injections: Option<Injections>,
-    /// Slots of processes that may end any moment: where there are many, only these are watched.
+    /// Slots of processes that may end at any moment. If there are many processes, only these are
+    /// watched.
     pub(super) leaving: Vec<u32>,
     pub(super) pressure: BackPressure,
-    /// From an allocation to its sample in the store.
+    /// Delay from an allocation to its sample in the store.
     pub(super) delays: Histogram,
-    /// How full the ring was when it was looked at.
+    /// How full the ring was at each reading.
     pub(super) ring_fill: Histogram,
-    /// Bytes that waited in it at the last of these times.
+    /// Bytes that waited in the ring at the last reading.
     pub(super) ring_waiting_bytes: u64,
     pub(super) answers: Arc<Answers>,
     pub(super) heartbeat: Arc<Heartbeat>,
     pub(super) closing: Closing,
-    /// The guardian has ended, and every link with it.
+    /// Whether the guardian has ended, and every link with it.
     pub(super) is_unguarded: bool,
 }
 
-/// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker, which asks `names` before it closes a file. On an error nothing is left.
+/// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the
+/// worker.
+/// The worker asks `names` before it closes a file.
+///
+/// # Errors
+///
+/// If a step fails. Then nothing stays attached.
 pub fn start(
     config: Config,
     attacher: Attacher,

@@ -1,4 +1,5 @@
-//! What the store answers, as json: the profile of kind live, a window, lifetimes, processes and outcomes.
+//! The store's answers, as json: the profile of kind live, a window, lifetimes, processes and
+//! outcomes.
 
 use crate::pipeline::ingest::Ingest;
 use crate::store::stacks::StackFrame;
@@ -11,7 +12,7 @@ use sampler_common::profile::{Quantities, Quantity};
 use sampler_common::sampling::class;
 use serde_json::{Map, Value, json};
 
-/// Everything, at a time behind the last record.
+/// All answers, at a time after the last record.
 pub(super) fn answer(ingest: &Ingest, now_ns: u64) -> Value {
     let mut processes: Vec<_> = ingest.processes.iter().map(|(id, _)| id).collect();
     processes.sort_by_key(|id| ingest.processes.get(*id).pid);
@@ -41,7 +42,7 @@ fn process(ingest: &Ingest, id: ProcessId) -> Value {
     })
 }
 
-/// A process's place in the answer.
+/// A process's index in the answer.
 fn place(id: ProcessId, processes: &[ProcessId]) -> u32 {
     processes.iter().position(|of| *of == id).unwrap() as u32
 }
@@ -81,7 +82,7 @@ fn quantities(row: &Row, reference: &Reference) -> Value {
     })
 }
 
-/// What was allocated and what of it is held: process, stack and moments, sorted.
+/// Allocated and held memory: process, stack and moments, sorted.
 fn rows(ingest: &Ingest, processes: &[ProcessId]) -> Vec<(u32, Vec<String>, Row)> {
     let mut rows: FxHashMap<(u32, StackId), Row> = FxHashMap::default();
     for (key, moments) in ingest.rows.iter() {

@@ -1,7 +1,10 @@
-//! Answers from a recorded ring: the bytes of a real run are read into the store, and its answers are compared with `golden.json`.
+//! Answers from a recorded ring: the bytes of a real run are read into the store, and its answers
+//! are compared with `golden.json`.
 //!
-//! `record.py` records a run of `program`. `program` has no library, so that its stacks can be unwound from the file that lies here.
-//! Some records have a copy of the stack. The others name a known stack by its number: the test must give it the same number again.
+//! `record.py` records a run of `program`. `program` uses no library, so its stacks can be unwound
+//! with the file in this directory.
+//! Some records have a copy of the stack. The others name a cached stack by its id: the test must
+//! assign the same id.
 //! Exact totals, losses and costs are not compared: they come from the kernel, not from the ring.
 
 mod answer;
@@ -22,7 +25,7 @@ const RING: &[u8] = include_bytes!("ring.bin");
 const RUN: &str = include_str!("run.json");
 /// The sampling interval of the run, as in `record.py`.
 const INTERVAL_BYTES: u64 = 2 << 10;
-/// From the last record to the questions.
+/// Time from the last record to the requests.
 const LATER_NS: u64 = 1_000_000_000;
 
 fn directory() -> PathBuf {
@@ -61,7 +64,7 @@ fn code(run: &Value) -> Mapping {
     }
 }
 
-/// The store after the last record, and the time of the questions.
+/// The store after the last record, and the time of the requests.
 fn replayed() -> (Ingest, u64) {
     let run: Value = serde_json::from_str(RUN).unwrap();
     let sampling = Sampling {

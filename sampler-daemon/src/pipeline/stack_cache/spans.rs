@@ -1,22 +1,23 @@
-//! Which stretches of a stack are read to compare some words of it.
+//! The spans of a stack that are read to compare some of its words.
 
 use sampler_common::limits::{
     KNOWN_READ_BYTES, KNOWN_READ_WORDS, KNOWN_SPAN_BYTES, KNOWN_SPAN_WORDS, KNOWN_SPANS,
 };
 use sampler_common::wire::KnownSpan;
 
-/// Words whose reading, with what lies around them, costs as much as to begin another stretch.
+/// Words whose reading costs as much as the start of another span.
 const MAX_GAP_WORDS: u16 = (KNOWN_SPAN_BYTES / KNOWN_READ_BYTES) as u16;
 
-/// Stretches that have certain words.
+/// Spans that cover certain words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spans {
     spans: Vec<KnownSpan>,
 }
 
 impl Spans {
-    /// Those that have the words at these places (words above the stack pointer): as cheap as may be, or with what lies between them where these are too many.
-    /// `None` if more would have to be read than there is room for.
+    /// The cheapest spans that cover the words at these places (words above the stack pointer). If
+    /// these are too many spans, gaps are read too.
+    /// `None` if the words to read exceed the room.
     pub(super) fn of(places: &[u16]) -> Option<Spans> {
         let mut sorted = places.to_vec();
         sorted.sort_unstable();
@@ -33,7 +34,7 @@ impl Spans {
         }
     }
 
-    /// The stretches.
+    /// The spans.
     pub(super) fn as_slice(&self) -> &[KnownSpan] {
         &self.spans
     }
@@ -43,7 +44,7 @@ impl Spans {
         self.spans.iter().map(|span| usize::from(span.words)).sum()
     }
 
-    /// Where the word at a place is among those that are read.
+    /// The index of the word at a place among the words that are read.
     pub(super) fn index(&self, place: u16) -> Option<u16> {
         let mut before = 0;
         for span in &self.spans {
@@ -56,7 +57,8 @@ impl Spans {
     }
 }
 
-/// Stretches of at most [`KNOWN_SPAN_WORDS`] that have all places, which are in order: one goes on over fewer than `near` words that nobody wants.
+/// Spans of at most [`KNOWN_SPAN_WORDS`] that cover all places, which are sorted. A span continues
+/// over gaps of fewer than `near` words.
 fn joined(places: &[u16], near: u16) -> Vec<KnownSpan> {
     let mut spans: Vec<KnownSpan> = Vec::new();
     for place in places {
@@ -104,7 +106,7 @@ mod tests {
             spans(&[3, 3 + MAX_GAP_WORDS, 4 + 2 * MAX_GAP_WORDS]),
             Some(vec![span(3, MAX_GAP_WORDS + 1), span(4 + 2 * MAX_GAP_WORDS, 1)])
         );
-        // Twenty far from each other: four of them at once.
+        // Twenty words far from each other: four of them in one span.
         let far: Vec<u16> = (0..20).map(|place| place * 70).collect();
         assert_eq!(spans(&far).map(|spans| spans.len()), Some(5));
         // The room ends.

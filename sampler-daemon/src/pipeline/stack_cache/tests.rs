@@ -1,4 +1,4 @@
-//! Which stacks the kernel side learns, and for how long their ids mean something.
+//! Which stacks the kernel side learns, and how long their ids stay valid.
 
 use super::*;
 use crate::store::stacks::StackFrame;
@@ -31,7 +31,7 @@ impl Table {
         Table(StackCache { is_on: true, ..StackCache::default() }, 0)
     }
 
-    /// Offers a stack; what the kernel side learns of it.
+    /// Adds an unwound stack. Returns the changes for the kernel side.
     fn add_unwound(&mut self, call: KnownCall, value: u64, stack_bytes: u32) -> Vec<Change> {
         let evidence = evidence(value);
         let (stack, view, bp) = (stack(value % 1000), 1, 5);
@@ -58,11 +58,11 @@ fn a_stack_is_known_from_its_second_time_on() {
     let [Change::Put(_, tag, wire)] = &changes[..] else { panic!("{changes:?}") };
     assert_eq!(*tag, known_tag(call(3, 1).space.word(), 0x1000, 0x2000, SP));
     assert_eq!((wire.id, wire.words, wire.bp_mask), (1, 2, 0));
-    // Each in a stretch of its own: what lies between is not read.
+    // Each word has a span of its own: the words between are not read.
     let span = |first| KnownSpan { first, words: 1 };
     assert_eq!((wire.spans, wire.span[..2].to_vec()), (2, vec![span(1), span(512)]));
     assert_eq!((wire.places[..2].to_vec(), wire.values[..2].to_vec()), (vec![0, 1], vec![9, 7]));
-    // A sample that was on its way.
+    // A sample that was sent before.
     assert_eq!(table.add_unwound(call(3, 1), 9, STACK_BYTES), []);
     assert_eq!(table.0.named(1).map(|known| known.stack), Some(stack(9)));
     assert_eq!(table.0.len(), (1, MAX_CACHED_STACKS as usize));
@@ -71,7 +71,7 @@ fn a_stack_is_known_from_its_second_time_on() {
 #[test]
 fn what_does_not_pay_or_cannot_be_compared_is_copied() {
     let mut table = Table::new();
-    // Every second word of 128, which are one stretch.
+    // Every second word of 128, which are one span.
     let words: Vec<(u64, u64)> = (0..64).map(|word| (SP + word * 16, word)).collect();
     let many = Evidence::of_words(&words);
     let cost = KNOWN_SPAN_BYTES + 127 * KNOWN_READ_BYTES + 64 * KNOWN_WORD_BYTES;
@@ -111,7 +111,7 @@ fn stacks_of_one_call_have_places_of_their_own() {
     assert_eq!((table.0.entries[index as usize], id), (Some((3, 9)), 9));
     assert_eq!(table.0.gone.iter().map(|(_, id)| *id).collect::<Vec<_>>(), [3]);
     assert!(table.0.named(3).is_some(), "a record may name it");
-    // Named often, they stay for as many times as that halves.
+    // Named often, the stacks stay for as many times as their hits halve.
     for id in [1, 2, 4, 5, 6, 7, 8, 9] {
         (0..4).for_each(|_| assert!(table.0.named(id).is_some()));
     }
@@ -132,7 +132,7 @@ fn stacks_end_with_the_view_and_ids_with_their_records() {
     assert_eq!(table.0.named(id).map(|known| known.view), Some(1));
     table.0.forget_gone(101 + HELD_UP_NS);
     assert!(table.0.named(id).is_none());
-    // Another program in the slot, or nobody.
+    // Another program in the slot, or a vacant slot.
     table.0.see(Space { slot: 4, generation: 2 }, 1);
     assert_eq!(table.0.take_changes(200), [Change::Clear(other)]);
     let (index, _) = table.put(call(4, 2), 9);

@@ -1,4 +1,4 @@
-//! What was seen in windows, expanded to all progress of a process.
+//! Expands what windows saw to all progress of a process.
 
 use crate::pipeline::report::gather::Gathered;
 use crate::pipeline::worker::Worker;
@@ -8,37 +8,38 @@ use sampler_common::estimate::{Cluster, Clusters, Confidence, Stratum};
 use sampler_common::limits::CLASSES;
 use sampler_common::windows::{Group, Groups};
 
-/// Confidence of the upper end of a size class that a row has no sample of: the totals of classes are estimates.
+/// Confidence of the upper end of a size class of which a row has no sample. The totals of classes
+/// are estimates.
 const CLASS_CONFIDENCE: f64 = 0.999;
 
-/// How the windows of a process stand for all of its progress.
+/// How the windows of a process represent all of its progress.
 #[derive(Clone, Copy)]
 pub(in crate::pipeline) struct Expansion {
-    /// All progress, by the progress of the strata.
+    /// All progress divided by the progress of the strata.
     factor: f64,
     /// Ticks since the last stratum ended; negative if the last stratum has not ended.
     tail: f64,
-    /// Ticks of strata, by the ticks of windows. Infinite without a window.
+    /// Ticks of strata divided by ticks of windows; infinite without a window.
     unseen: f64,
 }
 
 impl Expansion {
-    /// All progress, by the progress of the strata.
+    /// All progress divided by the progress of the strata.
     pub(in crate::pipeline) fn factor(&self) -> f64 {
         self.factor
     }
 }
 
-/// The expansions of some processes; processes without a tick have none.
+/// The expansions of some processes. A process without a tick has none.
 pub(in crate::pipeline) type Expansions = FxHashMap<ProcessId, Expansion>;
 
 impl Worker {
-    /// The expansions of processes at this moment: their clocks go on.
+    /// The expansions of processes at this moment. Their clocks go on.
     pub(in crate::pipeline) fn expansions(&self, of: &[ProcessId]) -> Expansions {
         of.iter().filter_map(|id| Some((*id, self.expansion(*id)?))).collect()
     }
 
-    /// The expansion of a process; `None`: its clock has not ticked, or no window was planned.
+    /// The expansion of a process; `None` if its clock has not ticked, or no window was planned.
     pub(in crate::pipeline) fn expansion(&self, id: ProcessId) -> Option<Expansion> {
         let groups = self.ingest.window_samples.groups(id);
         let tail = self.slot_of(id).map_or(0.0, |slot| self.tail(slot));
@@ -57,7 +58,7 @@ impl Worker {
         self.slot_of(id).zip(gates).map_or(0, |(slot, gates)| gates.ticks(slot))
     }
 
-    /// Adds the groups of windows, and what rows have in them.
+    /// Adds the groups of windows, and the sums of rows in each group.
     pub(in crate::pipeline) fn add_clusters(
         &self,
         gathered: &mut Gathered,
@@ -79,7 +80,7 @@ impl Worker {
             };
             gathered.reference.clusters.insert(process, clusters);
         }
-        // Without a window there is nothing that a sample could be missing of.
+        // Without a window there is nothing of which a sample could be missing.
         let clusters = &gathered.reference.clusters;
         let has_windows = |process: &u32| clusters.get(process).is_some_and(|of| of.windows > 0);
         gathered.reference.strata.retain(|of, _| has_windows(&of.process));

@@ -1,7 +1,9 @@
 //! `--windows`: the probes of a process are attached for short windows of its progress.
 //!
-//! The clock of a process says when ([`sampler_common::wire::WindowState`]), the planner how often and how long
-//! ([`sampler_common::windows::Planner`]). Nothing is attached between two windows.
+//! The process's clock ([`sampler_common::wire::WindowState`]) says when a window opens, the
+//! planner
+//! ([`sampler_common::windows::Planner`]) how often and for how long. Between two windows nothing
+//! is attached.
 //!
 //! ```text
 //! Waiting ──clock──▶ Due ──attach──▶ Ready ──clock──▶ Open ──clock──▶ Over ──detach, plan──▶ Waiting
@@ -22,11 +24,11 @@ use sampler_common::wire::Gate;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// An interval is changed when it differs by this factor.
+/// The interval is changed if it differs by this factor.
 const INTERVAL_CHANGE: f64 = 1.25;
-/// Progress that attaching takes before it is known, nanoseconds.
+/// Assumed progress during an attach before one is measured, nanoseconds.
 const FIRST_LEAD_NS: f64 = 5e6;
-/// Of the longest attaching so far, this part is forgotten with each window.
+/// With each window, the longest attach so far shrinks by this part.
 const LEAD_DECAY: u64 = 8;
 
 /// The windows of a process.
@@ -37,23 +39,24 @@ pub(super) struct Cycle {
     began: u64,
     /// Tick at which the window is to open.
     open_at: u64,
-    /// Ticks before `open_at` at which the daemon is woken. Attaching usually takes less, so that the place of a window does not depend on how fast the
-    /// program is while it is being attached.
+    /// Ticks before `open_at` at which the daemon is woken. Attaching usually takes less.
+    /// So the place of a window does not depend on how fast the program is while it is being
+    /// attached.
     lead: u64,
-    /// What the kernel side had counted when the last window ended.
+    /// The kernel side's counts when the last window ended.
     last: Reading,
-    /// CPU time of attaching for this window, nanoseconds.
+    /// CPU time of attaching for the current window, nanoseconds.
     attach_ns: u64,
-    /// CPU time of detaching, of all windows, nanoseconds; links that are being closed add to it.
+    /// CPU time of detaching after all windows, nanoseconds; closing links add to it.
     detach_ns: Arc<AtomicU64>,
-    /// The same up to the last window.
+    /// The value of `detach_ns` at the last window.
     detached_ns: u64,
     /// CPU time of attaching and detaching, of all windows, nanoseconds.
     fixed_ns: f64,
 }
 
 impl Cycle {
-    /// Attaching has taken so many ticks.
+    /// Records that attaching has taken `ticks` ticks.
     fn attached_in(&mut self, ticks: u64) {
         self.lead = (ticks + 1).max(self.lead - self.lead / LEAD_DECAY);
     }
@@ -90,7 +93,8 @@ impl Worker {
         self.end_windows();
         for slot in self.slots_with(Gate::Due) {
             self.open_window(slot);
-            // Attaching takes its time, and every call pays until the probes of a window that is over are gone.
+            // Attaching takes a while, and every call pays until the probes of an ended window are
+            // gone.
             self.end_windows();
         }
         if let Some(gates) = &mut self.kernel.windows {
@@ -117,12 +121,12 @@ impl Worker {
         self.with_windows().all(|slot| gates.gate(slot) == Gate::Waiting)
     }
 
-    /// Slots of processes that have windows.
+    /// Slots of processes with windows.
     fn with_windows(&self) -> impl Iterator<Item = u32> {
         self.ingest.table.iter().filter(|(_, of)| of.cycle.is_some()).map(|(slot, _)| slot)
     }
 
-    /// Waits for the clock to come to the planned window.
+    /// Waits until the clock reaches the planned window.
     fn await_window(&mut self, slot: u32) {
         let (Some(gates), Some(cycle)) =
             (&mut self.kernel.windows, self.ingest.table.cycle_mut(slot))
@@ -135,20 +139,20 @@ impl Worker {
         self.change_interval(slot, interval);
     }
 
-    /// Plans the next window; its stratum begins where the last one ends.
+    /// Plans the next window. Its stratum begins where the last stratum ends.
     fn plan_window(&mut self, slot: u32) {
         let ledger = self.ledger(slot);
         let (Some(cycle), Some(gates)) = (self.ingest.table.cycle_mut(slot), &self.kernel.windows)
         else {
             return;
         };
-        // Where the daemon was late, the ticks since then belong to no stratum.
+        // If the daemon was late, the ticks since then belong to no stratum.
         cycle.began = (cycle.began + cycle.window.length).max(gates.ticks(slot));
         cycle.window = cycle.planner.next(&ledger, fastrand::f64());
         self.await_window(slot);
     }
 
-    /// Gives a window up: its samples count for nothing, and are counted as such.
+    /// Skips a window: its samples are dropped and counted as dropped.
     pub(super) fn skip_window(&mut self, slot: u32) {
         if self.ingest.table.cycle(slot).is_none() {
             return;
@@ -162,11 +166,11 @@ impl Worker {
         }
         let now = self.kernel.totals.read(slot).map(|totals| self.reading(slot, totals));
         if let (Some(cycle), Ok(now)) = (self.ingest.table.cycle_mut(slot), now) {
-            // The cost of the window is charged all the same, to the next one.
+            // The cost of the skipped window is charged to the next one.
             cycle.last = now.with_work_of(&cycle.last);
         }
         self.detach_after_window(slot);
-        // Its stratum stands for nothing: the next one begins now.
+        // The skipped stratum represents nothing: the next one begins now.
         if let (Some(cycle), Some(gates)) =
             (self.ingest.table.cycle_mut(slot), &self.kernel.windows)
         {
@@ -176,14 +180,15 @@ impl Worker {
         self.plan_window(slot);
     }
 
-    /// The process executes another program: a window whose probes are attached is of the old one. Strata go on.
+    /// The process executes another program. A window with attached probes belongs to the old
+    /// program and is skipped. Strata go on.
     pub(super) fn cut_window(&mut self, slot: u32) {
         if self.kernel.windows.as_ref().is_some_and(|gates| gates.gate(slot) != Gate::Waiting) {
             self.skip_window(slot);
         }
     }
 
-    /// A process without an allocator allocates nothing that could be seen in its window.
+    /// Records an empty window: a process without an allocator has no allocations to see.
     fn pass_window(&mut self, slot: u32) {
         let Some(id) = self.ingest.table.id_of(slot) else { return };
         if let Some(Cycle { window, .. }) = self.ingest.table.cycle(slot) {
@@ -193,7 +198,7 @@ impl Worker {
         self.plan_window(slot);
     }
 
-    /// The process of a slot has exited, or is about to: a window that is open ends.
+    /// Ends an open window: the process of the slot has exited, or is about to.
     pub(super) fn end_open_window(&mut self, slot: u32) {
         let Some(gates) = &mut self.kernel.windows else { return };
         let has_windows = self.ingest.table.cycle(slot).is_some();
@@ -203,7 +208,7 @@ impl Worker {
         }
     }
 
-    /// The process of a slot has exited: a window that waits never comes.
+    /// Ends the windows of a process that has exited. A waiting window never opens.
     pub(super) fn end_cycle(&mut self, slot: u32) {
         let tail = self.tail(slot);
         if let Some(profiled) = self.ingest.table.get_mut(slot) {
@@ -230,7 +235,7 @@ impl Worker {
         gates.ticks(slot) as f64 - cycle.began as f64
     }
 
-    /// What a process has done and paid.
+    /// CPU time that a process has used and that profiling has cost it.
     fn ledger(&self, slot: u32) -> Ledger {
         let (Some(cycle), Some(gates)) = (self.ingest.table.cycle(slot), &self.kernel.windows)
         else {
@@ -255,7 +260,7 @@ impl Worker {
         Some(self.ingest.table.cycle(self.slot_of(id)?)?.planner.period_ns())
     }
 
-    /// Sets the interval of the windows to come.
+    /// Sets the interval of the next windows.
     fn change_interval(&mut self, slot: u32, interval_bytes: u64) {
         let Some(record) = self.sampling_of(slot) else { return };
         let ratio = interval_bytes as f64 / record.asked.interval_bytes as f64;
@@ -265,7 +270,7 @@ impl Worker {
         }
     }
 
-    /// Tells the clock where the probes of a process are.
+    /// Gives the clock the addresses of a process's probes.
     pub(super) fn set_probe_addresses(&mut self, slot: u32) {
         let (Some(gates), Some(profiled)) = (&mut self.kernel.windows, self.ingest.table.get(slot))
         else {

@@ -1,4 +1,4 @@
-//! One window of a process: its probes are attached and detached, and what was seen in between is added.
+//! One window of a process: probes are attached, detached, and what was seen in between is added.
 
 use super::Cycle;
 use crate::bpf::totals::SlotTotals;
@@ -16,7 +16,7 @@ use sampler_common::wire::Space;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What the kernel side has counted of a process.
+/// The kernel side's counts of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::pipeline) struct Reading {
     /// Exact totals.
@@ -28,17 +28,18 @@ pub(in crate::pipeline) struct Reading {
 }
 
 impl Reading {
-    /// The same, with the work of an earlier reading.
+    /// This reading with the work of an earlier one.
     pub(super) fn with_work_of(self, earlier: &Reading) -> Reading {
         Reading { work: earlier.work, ..self }
     }
 }
 
 impl Cycle {
-    /// Totals and cost of the window that has ended, in which probes have cost `spent_ns`.
+    /// Totals and cost of the window that has ended. Its probes have cost `spent_ns`.
     fn ended(&mut self, now: Reading, spent_ns: f64) -> (Group, WindowCost) {
         let detached_ns = self.detach_ns.load(Relaxed);
-        // Of the window before: the links of this one are still being closed.
+        // The detach time is that of the window before: the links of this window are still being
+        // closed.
         let links_ns =
             (std::mem::take(&mut self.attach_ns) + detached_ns - self.detached_ns) as f64;
         self.detached_ns = detached_ns;
@@ -48,7 +49,7 @@ impl Cycle {
         let objects = added(&now.totals.objects, &before.totals.objects);
         let calls = objects.iter().sum::<f64>();
         let all = calls + now.outside - before.outside;
-        // Hits while probes are attached and detached are a part of the cost of any window, however long.
+        // Hits during attach and detach are a fixed cost of a window of any length.
         let hits_ns = if all > 0.0 { spent_ns * calls / all } else { 0.0 };
         let totals = Group { bytes, objects, traps: calls, ..Group::default() };
         let cost = WindowCost {
@@ -61,7 +62,7 @@ impl Cycle {
     }
 }
 
-/// What was added since an earlier reading.
+/// Increase since an earlier reading.
 fn added(now: &[u64; CLASSES], before: &[u64; CLASSES]) -> [f64; CLASSES] {
     std::array::from_fn(|class| now[class].saturating_sub(before[class]) as f64)
 }
@@ -75,7 +76,8 @@ impl Worker {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let (id, pid) = (profiled.id, profiled.pid);
         if profiled.allocators.is_empty() {
-            // Of a new image none is known yet: what it allocates is not seen, which does not mean that it allocates nothing.
+            // The allocators of a new image are not known yet. Its allocations are not seen, but
+            // they may exist.
             let is_new = self.ingest.table.attached(slot).is_some_and(|of| of.has_new_image);
             return if is_new { self.skip_window(slot) } else { self.pass_window(slot) };
         }
@@ -90,7 +92,7 @@ impl Worker {
             return self.skip_window(slot);
         }
         let attach_ns = self.attaching_ns().saturating_sub(before);
-        // Records of a window that was given up are not of this one.
+        // Records of a skipped window do not belong to this one.
         self.drain();
         let (Some(cycle), Some(gates)) =
             (self.ingest.table.cycle_mut(slot), &mut self.kernel.windows)
@@ -113,12 +115,12 @@ impl Worker {
         links.attach_for_window(kernel, slot, profiled.pid, &profiled.allocators)
     }
 
-    /// CPU time of this thread and of the guardian, which attaches for it.
+    /// CPU time of this thread and of the guardian, which attaches on its behalf.
     fn attaching_ns(&self) -> u64 {
         thread_ns() + self.kernel.attacher().spent_ns()
     }
 
-    /// What the kernel side has counted of a process.
+    /// Reads the kernel side's counts of a process.
     pub(super) fn reading(&self, slot: u32, totals: SlotTotals) -> Reading {
         let outside = self.kernel.hits.read_outside(slot).into_iter().sum::<Counted>();
         let outside = outside.count(Confidence::DEFAULT).value;
@@ -131,7 +133,7 @@ impl Worker {
         self.links.detach_own(slot, &spent_ns.unwrap_or_default());
     }
 
-    /// The window of a process is over: it stands for its stratum, and the next one is planned.
+    /// Ends the window of a process: it represents its stratum, and the next window is planned.
     pub(super) fn end_window(&mut self, slot: u32) {
         let Some(id) = self.ingest.table.id_of(slot) else { return };
         let totals = match self.kernel.totals.read(slot) {
@@ -151,11 +153,11 @@ impl Worker {
         let spent = self.prices.charge(&now.work.since(&cycle.last.work));
         let returns = now.work.since(&cycle.last.work).returns();
         let (totals, cost) = cycle.ended(now, spent.map_or(0.0, |spent| spent.ns));
-        // A process that exits in its window leaves half a tick, as a mean.
+        // A process that exits in its window leaves half a tick, on average.
         let (left, window) = (gates.left(slot), cycle.window);
         let seen = if left == 0 { window.ticks as f64 } else { (window.ticks - left) as f64 + 0.5 };
         let own_ns = seen * gates.clock().own_ns();
-        // The return of a followed call is a trap of its own.
+        // The return of a followed call is a separate trap.
         let traps = totals.traps + returns;
         let totals = Group { length: window.length as f64, own_ns, traps, ..totals };
         let cost = WindowCost { ticks: window.ticks, samples: samples.len() as u64, ..cost };
@@ -185,7 +187,7 @@ impl Worker {
         }
     }
 
-    /// Samples of the open window whose record was lost are part of it, without their stacks.
+    /// Adds samples of the open window whose record was lost, without their stacks.
     pub(super) fn take_lost(&mut self, slot: u32, id: ProcessId) {
         let cells = match self.kernel.lost.take_slot(slot) {
             Ok(cells) => cells,
@@ -202,7 +204,8 @@ impl Worker {
         }
     }
 
-    /// Counts sampled calls of a process that never return to a probe: they were under way when the probes were detached.
+    /// Counts sampled calls of a process whose return reaches no probe: the probes were detached
+    /// during the call.
     fn forget_calls(&mut self, slot: u32) {
         match self.kernel.pending.forget(|space: Space| space.slot == slot) {
             Ok(sampled) => self.ingest.outcomes.add(Outcome::ReturnLost, sampled),
