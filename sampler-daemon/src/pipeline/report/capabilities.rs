@@ -1,14 +1,15 @@
-//! What a daemon started this way can tell, and why it does not tell the rest: one place for refusals and for what is offered.
+//! What a daemon with a configuration can report, and why it cannot report the rest. All refusals
+//! are made here.
 
 use crate::bpf::Settings;
 use crate::pipeline::config::Config;
 use sampler_common::profile::Kind;
 use sampler_common::windows::Budget;
 
-/// What else may be asked for in place of a kind.
+/// The alternative in a refusal of a kind.
 const OTHER_KIND: &str = "use kind alloc, or ";
 
-/// What is known.
+/// The parts of the configuration that decide what is available.
 pub(super) struct Capabilities {
     windows: Option<Budget>,
     track_live: bool,
@@ -16,7 +17,7 @@ pub(super) struct Capabilities {
 }
 
 impl Config {
-    /// What a daemon with this configuration can tell.
+    /// What a daemon with this configuration can report.
     pub(super) fn capabilities(&self) -> Capabilities {
         let Settings { track_live, mappings, .. } = self.settings;
         Capabilities { windows: self.windows, track_live, mappings }
@@ -24,7 +25,7 @@ impl Config {
 }
 
 impl Capabilities {
-    /// Whether there are profiles of this kind; else why not, in one line.
+    /// Whether there are profiles of this kind; otherwise why not, in one line.
     pub(super) fn kind(&self, kind: Kind) -> Result<(), String> {
         let what = format!("kind {}", kind.name());
         match kind {
@@ -40,7 +41,7 @@ impl Capabilities {
         }
     }
 
-    /// Whether it is known what was freed, which `what` needs; else why not.
+    /// Whether frees are known, which `what` needs; otherwise why not.
     pub(super) fn frees(&self, what: &str) -> Result<(), String> {
         self.followed(what, "")
     }
@@ -55,7 +56,7 @@ impl Capabilities {
         }
     }
 
-    /// Whether all allocations of a time are seen, which `what` needs; else why not.
+    /// Whether all allocations of a time are seen, which `what` needs; otherwise why not.
     pub(super) fn whole(&self, what: &str) -> Result<(), String> {
         let Some(why) = self.sees_windows_only() else { return Ok(()) };
         Err(format!(
@@ -63,7 +64,7 @@ impl Capabilities {
         ))
     }
 
-    /// What is not known, by name, and why.
+    /// What is not available, by name, and why.
     pub(super) fn unsupported(&self) -> Vec<(&'static str, String)> {
         let kinds = [Kind::Live, Kind::Alloc, Kind::Peak, Kind::Mapped];
         let kinds = kinds.into_iter().map(|of| (of.name(), self.kind(of)));
@@ -78,7 +79,7 @@ impl Capabilities {
         ))
     }
 
-    /// Why not everything is seen, if so.
+    /// Why only windows are seen, if so.
     fn sees_windows_only(&self) -> Option<String> {
         let budget = self.windows?;
         Some(format!(

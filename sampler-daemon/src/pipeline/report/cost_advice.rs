@@ -1,4 +1,4 @@
-//! What would make profiling cost less, said where it costs much.
+//! Advice that would make profiling cheaper, given where it costs much.
 
 use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::cost::UnreadCost;
@@ -8,19 +8,19 @@ use sampler_common::cost::{Program, Range};
 use sampler_common::note::Note;
 use sampler_common::profile::Kind;
 
-/// Share of a CPU below which nobody need think of it.
+/// Share of a CPU below which no advice is given.
 const MIN_ADVISED_CPU_SHARE: f64 = 0.05;
 
 impl Worker {
-    /// That most of the cost is of frees, which a profile of what was allocated does without: a child of a server frees thousands of blocks
-    /// when it exits that its parent had allocated.
+    /// The note that frees make most of the cost, which a profile of allocations does not need. For
+    /// example, a child of a server frees thousands of its parent's blocks when it exits.
     pub(super) fn frees_note(
         &self,
         of: &[ProcessId],
         cost: &UnreadCost,
         request: &ProfileRequest,
     ) -> Option<Note> {
-        // With a budget the cost is bounded, and what frees are probed is its own affair.
+        // With windows, the budget bounds the cost, including that of frees.
         if request.kind != Kind::Alloc || self.config.windows.is_some() {
             return None;
         }

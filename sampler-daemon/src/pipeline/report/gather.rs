@@ -1,4 +1,4 @@
-//! What is known of some processes at one moment: their rows in strata, and what estimates are made against.
+//! The data of some processes at one moment: their rows in strata, and the reference of estimates.
 
 use super::scope::{Borders, Scope};
 use crate::pipeline::clock::Clocks;
@@ -14,30 +14,30 @@ use sampler_common::sampling;
 
 /// Some processes at one moment.
 pub(in crate::pipeline) struct Gathered {
-    /// The processes; their place here is that in [`Stratum::process`].
+    /// The processes. The index here is [`Stratum::process`].
     pub(in crate::pipeline) processes: Vec<ProcessId>,
     /// Every row, samples without a stack under [`StackId::LOST`].
     pub(in crate::pipeline) rows: FxHashMap<(ProcessId, StackId), Row>,
-    /// The samples whose record was lost, part of `rows`.
+    /// The samples whose record was lost; `rows` contain them.
     pub(super) lost: Row,
     /// Sums over all rows, and exact totals.
     pub(in crate::pipeline) reference: Reference,
-    /// Exact totals over all size classes; `None` where limits of sizes cut one of them.
+    /// Exact totals over all size classes; `None` if size limits cut one of them.
     pub(super) exact: Option<Exact>,
     /// Processes whose exact totals could not be read.
     pub(super) inexact: Vec<ProcessId>,
     /// Processes of which no call was ever seen.
     pub(super) uncalled: Vec<ProcessId>,
-    /// The window that was really used.
+    /// The time window actually used.
     pub(super) window: Option<profile::Window>,
-    /// The same by borders.
+    /// The borders of the time window.
     pub(super) borders: Option<Borders>,
-    /// When.
+    /// The moment of gathering.
     pub(super) clocks: Clocks,
 }
 
 impl Worker {
-    /// What is asked for of everything that returned before the worker last caught up.
+    /// Gathers everything in scope that returned before the worker last caught up.
     ///
     /// # Errors
     /// One line, if there is no such window.
@@ -55,7 +55,7 @@ impl Worker {
         Ok(self.gather_now(processes, kind, scope, Some(&window)))
     }
 
-    /// What is known now, in a time window that is known already.
+    /// Gathers the present data, in a time window that is known already.
     pub(super) fn gather_now(
         &self,
         processes: Vec<ProcessId>,
@@ -77,7 +77,7 @@ impl Worker {
             lost: Row::default(),
             reference: Reference {
                 held_unknown: self.is_held_unknown(),
-                // Whoever it was that has called such a function may never have been looked at.
+                // Such a function may have been called by a process that was never inspected.
                 allocations_unseen: self.links.shared.leaves_allocations(),
                 ..Reference::default()
             },
@@ -107,8 +107,8 @@ impl Worker {
             let id = gathered.processes[index];
             let record = self.ingest.processes.get(id);
             gathered.reference.allocations_unseen |= record.has_unseen_allocations;
-            // Of a process that samples by itself our probes do not see everything.
-            // Nor outside of windows.
+            // Our probes do not see all allocations of a process that samples by itself. Nor do
+            // they see allocations outside of windows.
             let all_seen = !record.sampling.samples_itself && self.config.windows.is_none();
             let exact = exact.as_ref().filter(|_| all_seen);
             let is_uncalled = |of: &&ClassTotals| of.objects.iter().all(|objects| *objects == 0);
@@ -116,13 +116,13 @@ impl Worker {
                 gathered.uncalled.push(id);
             }
             gathered.add_totals(index as u32, record, exact, &scope.sizes);
-            // Of what is seen in windows the rarest rate is taken for all.
+            // For data from windows, the rarest rate applies to all.
             if self.config.windows.is_none() {
                 gathered.add_epochs((index as u32, id), record, exact, by_band.as_ref());
             }
             if exact.is_none() {
                 gathered.inexact.push(id);
-                // What is known of the others is not the total of all.
+                // The total without this process is not the total of all.
                 gathered.exact = None;
             }
         }
@@ -131,12 +131,12 @@ impl Worker {
         gathered
     }
 
-    /// Whether nobody knows what is held: without frees, and where allocations are seen in windows only.
+    /// Whether held memory is unknown: frees are not followed, or only windows are seen.
     pub(super) fn is_held_unknown(&self) -> bool {
         !self.config.settings.track_live || self.config.windows.is_some()
     }
 
-    /// Everything allocated since attach: samples, and those whose record was lost.
+    /// Adds everything allocated since the attach: samples, and lost samples.
     fn add_allocated(
         &self,
         gathered: &mut Gathered,
@@ -172,7 +172,7 @@ impl Worker {
         }
     }
 
-    /// Live samples, or those of the peak.
+    /// Adds live samples, or those of the peak.
     fn add_held(
         &self,
         gathered: &mut Gathered,
@@ -199,19 +199,20 @@ impl Worker {
                 held.chain(self.ingest.live.left_behind()).for_each(add);
             }
             Kind::Peak => self.ingest.live.at_peak().for_each(add),
-            // Of memory of another kind.
+            // Mapped memory is another kind of memory.
             Kind::Mapped => {}
         }
     }
 }
 
-/// Places of processes among the gathered ones.
+/// Indices of processes among the gathered ones.
 type Index = FxHashMap<ProcessId, u32>;
 
 impl Gathered {
-    /// Exact totals of one process; `None` where they are not known.
+    /// Exact totals of one process; `None` if they are unknown.
     pub(super) fn exact_of(&self, process: u32) -> Option<Exact> {
-        // Where no window has seen anything there is nothing that is not known exactly, and nothing that is.
+        // With windows no total is exact. A process without a window has no strata, and their sum
+        // would be an exact 0.
         if self.reference.clusters.contains_key(&process) {
             return None;
         }
@@ -226,7 +227,7 @@ impl Gathered {
         self.rows.entry((process, stack)).or_default()
     }
 
-    /// Everything allocated in a window.
+    /// Adds everything allocated in a window.
     fn add_window(&mut self, window: &Window, index: &Index, scope: &Scope) {
         for (key, allocated) in window.rows() {
             let Some(process) = index.get(&key.process) else { continue };
@@ -241,7 +242,7 @@ impl Gathered {
         }
     }
 
-    /// Exact totals of a process, and what of it goes unseen.
+    /// Adds the exact totals of a process, and what of the totals goes unseen.
     fn add_totals(
         &mut self,
         process: u32,
@@ -255,7 +256,7 @@ impl Gathered {
         for class in (0..CLASSES).filter(|class| sizes.meets_class(*class)) {
             let exact = exact.map(|totals| (totals.bytes[class], totals.objects[class]));
             let stratum = Stratum { process, class: class as u8 };
-            // Nothing was allocated in it, and that is certain.
+            // Certainly nothing was allocated in this stratum.
             if exact == Some((0, 0)) && !self.reference.strata.contains_key(&stratum) {
                 continue;
             }

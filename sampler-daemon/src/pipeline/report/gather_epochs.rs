@@ -1,4 +1,4 @@
-//! What is known of the rates at which gathered processes were sampled.
+//! The rates at which gathered processes were sampled.
 
 use super::gather::Gathered;
 use crate::store::epochs::Band;
@@ -7,11 +7,12 @@ use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Epoch, Stratum, Unseen};
 use std::collections::BTreeMap;
 
-/// Exact bytes and objects by band of rates, of each process and size class.
+/// Exact bytes and objects by process and size class, and by band of rates.
 pub(super) type ByBand = FxHashMap<(ProcessId, u8), BTreeMap<Band, (u64, u64)>>;
 
 impl Gathered {
-    /// What a process allocated at each rate, of the strata that are there: since attach, or `by_band` in a window.
+    /// Adds what a process allocated at each rate, in its existing strata: since the attach, or
+    /// `by_band` in a window.
     pub(super) fn add_epochs(
         &mut self,
         (process, id): (u32, ProcessId),
@@ -19,7 +20,7 @@ impl Gathered {
         exact: Option<&ClassTotals>,
         by_band: Option<&ByBand>,
     ) {
-        // What it samples by itself passes at rates that nobody knows.
+        // Allocations that are self-sampled pass at unknown rates.
         let Some(epochs) = record.epochs.as_ref().filter(|_| !record.sampling.samples_itself)
         else {
             return;
@@ -42,13 +43,13 @@ impl Gathered {
     fn add_stratum(&mut self, stratum: Stratum, epochs: Vec<Epoch>) {
         let Some(totals) = self.reference.strata.get_mut(&stratum) else { return };
         let rarest = epochs.iter().map(|of| of.alloc.max(of.inuse)).reduce(Unseen::max);
-        // Samples without anything counted: their borders are not quite those of the totals.
+        // Samples without counted totals: their borders differ slightly from those of the totals.
         let Some(rarest) = rarest else { return };
         (totals.unseen_objects, totals.unseen_bytes) = (rarest.objects, rarest.bytes);
         self.reference.epochs.insert(stratum, epochs);
     }
 
-    /// Forgets at which rates samples were taken where there was but one.
+    /// Forgets the rates of samples in strata with only one rate.
     pub(super) fn forget_rates(&mut self) {
         let Gathered { rows, lost, reference, .. } = self;
         rows.values_mut().for_each(|row| row.forget_rates(|of| reference.epochs.contains_key(of)));

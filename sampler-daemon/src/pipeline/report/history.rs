@@ -1,6 +1,7 @@
-//! What was allocated when, and what of it is still held: the totals of windows that follow each other.
+//! What was allocated when, and what of it is still held: the totals of consecutive windows.
 //!
-//! Each is what a profile of that window has for its totals: its borders are those of time slots, so that nothing is in two of them.
+//! Each window has the totals that a profile of it has. Its borders are those of time slots, so
+//! that no sample is in two windows.
 
 use super::scope::Scope;
 use crate::pipeline::worker::Worker;
@@ -8,14 +9,14 @@ use crate::store::Selector;
 use sampler_common::estimate::{Confidence, Estimator, Reference, everything};
 use sampler_common::profile::{Kind, Quantities, Window};
 
-/// Most windows.
+/// Largest number of windows.
 const MAX_WINDOWS: usize = 60;
-/// Fewest, however much is held.
+/// Smallest number of windows, however much is held.
 const MIN_WINDOWS: usize = 8;
-/// Live samples looked at for all of them together, about 20 ms.
+/// Live samples that are examined for all windows together, which takes about 20 ms.
 const MAX_LOOKS: u64 = 2_000_000;
 
-/// A history that somebody wants.
+/// A request for a history.
 #[derive(Clone, Debug)]
 pub struct HistoryRequest {
     /// Which processes.
@@ -24,16 +25,16 @@ pub struct HistoryRequest {
     pub span_ns: u64,
 }
 
-/// A window of it.
+/// A window of a history.
 #[derive(Clone, Debug)]
 pub struct HistoryWindow {
-    /// From when to when.
+    /// The window's start and end.
     pub window: Window,
     reference: Reference,
 }
 
 impl HistoryWindow {
-    /// Its totals, as a profile of this window has them.
+    /// The window's totals, as a profile of this window has them.
     pub fn totals(&self, confidence: Confidence) -> Quantities {
         let estimator = Estimator::default();
         let row = everything(&self.reference, estimator);
@@ -59,7 +60,7 @@ impl Worker {
     }
 }
 
-/// Joins neighbouring slots to at most `most` windows of about equal length.
+/// Joins neighbouring slots into at most `most` windows of about equal length.
 fn joined(slots: &[[u64; 2]], most: usize) -> Vec<[u64; 2]> {
     let (Some([first, _]), Some([_, last])) = (slots.first(), slots.last()) else {
         return Vec::new();
@@ -68,7 +69,7 @@ fn joined(slots: &[[u64; 2]], most: usize) -> Vec<[u64; 2]> {
     let mut spans: Vec<[u64; 2]> = Vec::new();
     for [start, end] in slots {
         match spans.last_mut() {
-            // Which part of the whole a slot belongs to is where it starts.
+            // The start of a slot decides its window.
             Some(span) if (start - first) / length == (span[0] - first) / length => span[1] = *end,
             _ => spans.push([*start, *end]),
         }

@@ -1,4 +1,4 @@
-//! Growth: from the live set and what went to ranked stacks with names.
+//! Growth: from the live set and ended blocks to ranked stacks with names.
 
 use super::names::Names;
 use super::profile::{Located, located};
@@ -16,36 +16,36 @@ use sampler_common::profile::{Kind, Line, Location};
 use sampler_common::units::utc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A process that is attached to so soon after its start has hardly a block from before.
+/// A process that is attached within this time after its start has hardly any earlier block.
 const BORN: Duration = Duration::from_millis(100);
 
-/// Growth that somebody wants to know of.
+/// A request for growth.
 #[derive(Clone, Debug)]
 pub struct LeaksRequest {
     /// Which processes.
     pub selector: Selector,
-    /// Over the last so many nanoseconds; `None`: half of the time since attach.
+    /// The last so many nanoseconds; `None`: half of the time since the attach.
     pub over_ns: Option<u64>,
-    /// Confidence of every interval, and of all stacks' bounds together.
+    /// Confidence of every interval, and of the bounds of all stacks together.
     pub confidence: Confidence,
-    /// First stacks only; 0 is all.
+    /// Number of top stacks; 0 is all.
     pub top: usize,
 }
 
 /// Growth without bounds and names.
 #[derive(Clone, Debug)]
 pub struct RawLeaks {
-    /// What was asked.
+    /// The request.
     pub request: LeaksRequest,
-    /// From when to when, nanoseconds since the Unix epoch.
+    /// Start and end, nanoseconds since the Unix epoch.
     pub span_unix_ns: [u64; 2],
     /// Pid and frames (leaf first) of each stack of which a sample came or went.
     pub stacks: Vec<(u32, Vec<u32>)>,
-    /// What the blocks of each did.
+    /// The blocks of each stack.
     pub blocks: Vec<Blocks>,
     /// Blocks of all other stacks.
     pub others: Blocks,
-    /// What estimates of what is held are made against.
+    /// The reference of estimates of held memory.
     pub reference: Reference,
     /// Frames.
     pub frames: Vec<RawFrame>,
@@ -77,7 +77,7 @@ impl Worker {
         let (window, stacks) = loop {
             match self.blocks_since(since_ns, clocks, &chosen) {
                 Ok(found) => break found,
-                // Where no time was named, what there is will do.
+                // Without a requested time, the longest known time is used.
                 Err(since) if request.over_ns.is_none() && since > since_ns => since_ns = since,
                 Err(since) => {
                     return Err(format!(
@@ -106,10 +106,10 @@ impl Worker {
         Ok(raw)
     }
 
-    /// What the blocks of each stack did since a border at or before `since_ns`, and when that was.
+    /// The blocks of each stack since a border at or before `since_ns`, and the time of the border.
     ///
     /// # Errors
-    /// Since when it is known, if it is not since then.
+    /// The earliest time since which ended blocks are known, if it is later than `since_ns`.
     fn blocks_since(
         &self,
         since_ns: u64,
@@ -126,7 +126,7 @@ impl Worker {
         }
         self.add_live(&mut stacks, &window, now_ns, chosen);
         for (key, row) in window.rows() {
-            // Of what neither stays nor went nobody asks.
+            // Stacks of which nothing stayed or went are not reported.
             if let Some(blocks) = stacks.get_mut(&(key.process, key.stack)) {
                 blocks.allocated.add(&row.weights());
             }
@@ -148,7 +148,7 @@ impl Worker {
 
     fn add_blocks(&self, raw: &mut RawLeaks, stacks: ByStack, mut rows: Rows) {
         let mut stacks: Vec<_> = stacks.into_iter().collect();
-        // So that equal questions get equal answers.
+        // Sorted, so that equal requests get equal answers.
         stacks.sort_by_key(|(key, _)| *key);
         let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
         for ((process, stack), mut blocks) in stacks {
@@ -169,14 +169,14 @@ impl Worker {
         }
     }
 
-    /// What may be taken for growth and is none, or the other way round.
+    /// Notes on what may be mistaken for growth, and on growth that may be hidden.
     fn leak_notes(&self, chosen: &[ProcessId], start_ns: u64, clocks: Clocks) -> Vec<Note> {
         let mut notes = Vec::new();
         let ran_before = chosen.iter().map(|id| self.ingest.processes.get(*id)).filter(|record| {
             record.origin.started.is_none_or(|started| started + BORN < record.attached)
         });
         let attached = ran_before.map(|record| clocks.at_unix(unix_ns(record.attached))).max();
-        // Attaching takes a moment, and slots of time begin before.
+        // An attach takes a moment, and time slots begin earlier.
         let seen_ns = attached.map(|attached| start_ns.saturating_sub(attached));
         notes.extend(seen_ns.map(|seen_ns| match seen_ns < 1_000_000_000 {
             true => Growth::FromAttach,
@@ -194,7 +194,7 @@ pub(in crate::pipeline) fn unix_ns(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// The growth that people asked for.
+/// The ranked growth with names.
 ///
 /// # Errors
 /// One line, if the daemon is shutting down.
@@ -205,7 +205,7 @@ pub async fn assemble_leaks(mut raw: RawLeaks, names: &Names) -> Result<Leaks, S
     let rank = move || Ranking::new(blocks, &others, &reference, confidence, top);
     let ranking = tokio::task::spawn_blocking(rank);
     let ranking = ranking.await.map_err(|_| "the daemon is shutting down")?;
-    // Names of those that are shown only.
+    // Only shown stacks get names.
     let mut numbers: FxHashMap<u32, usize> = FxHashMap::default();
     let mut frames = Vec::new();
     for (index, _) in &ranking.ranked {

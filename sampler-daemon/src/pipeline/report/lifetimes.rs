@@ -11,29 +11,29 @@ use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
 use sampler_common::note::{Loss, Note};
 
-/// Lifetimes that somebody wants.
+/// A request for lifetimes.
 #[derive(Clone, Debug)]
 pub struct LifetimesRequest {
     /// Which processes.
     pub selector: Selector,
     /// Confidence of every interval.
     pub confidence: Confidence,
-    /// Stacks with most bytes × seconds only; 0 is all.
+    /// Number of stacks with most bytes × seconds; 0 is all.
     pub top: usize,
 }
 
 /// Lifetimes without names.
 #[derive(Clone, Debug)]
 pub struct RawLifetimes {
-    /// What was asked.
+    /// The request.
     pub request: LifetimesRequest,
-    /// When, nanoseconds since the Unix epoch.
+    /// Time of the answer, nanoseconds since the Unix epoch.
     pub time_unix_ns: u64,
     /// All stacks together.
     pub total: Life,
-    /// By falling bytes × seconds: pid, frames (leaf first), what became of its blocks.
+    /// Rows by falling bytes × seconds: pid, frames (leaf first), the fate of the blocks.
     pub rows: Vec<(u32, Vec<u32>, Life)>,
-    /// Rows before the cut to the top ones.
+    /// Number of rows before the cut to the top ones.
     pub rows_total: usize,
     /// Frames.
     pub frames: Vec<RawFrame>,
@@ -86,7 +86,7 @@ impl Worker {
     }
 }
 
-/// The lifetimes that people asked for.
+/// The lifetimes with names.
 pub async fn assemble_lifetimes(mut raw: RawLifetimes, names: &Names) -> Lifetimes {
     let Located { locations, notes, .. } = located(&raw.frames, names).await;
     raw.notes.extend(notes);

@@ -1,4 +1,4 @@
-//! The processes, or groups of them, with their numbers.
+//! The list of processes, or of groups of processes, with their numbers.
 
 use super::gather::Gathered;
 use super::scope::Scope;
@@ -18,13 +18,13 @@ use std::time::SystemTime;
 
 type UsableOf = FxHashMap<ProcessId, Usable>;
 
-/// Pids listed of a group.
+/// Pids that are listed of a group.
 const MAX_PIDS_PER_GROUP: usize = 8;
 
-/// What processes are put together by.
+/// The key of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
-    /// Process id: several processes that had one after another.
+    /// Process id: processes that had the same one in succession.
     Pid,
     /// Command name.
     Comm,
@@ -37,7 +37,7 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
-    /// All, by name.
+    /// All keys, by name.
     pub const ALL: [(&'static str, GroupBy); 5] = [
         ("pid", GroupBy::Pid),
         ("comm", GroupBy::Comm),
@@ -57,10 +57,10 @@ impl GroupBy {
     }
 }
 
-/// Processes that somebody wants listed.
+/// A request for a list of processes.
 #[derive(Clone, Debug, Default)]
 pub struct ListRequest {
-    /// Which.
+    /// Which processes.
     pub selector: Selector,
     /// Groups instead of processes.
     pub group_by: Option<GroupBy>,
@@ -68,7 +68,7 @@ pub struct ListRequest {
     pub fold_exited: bool,
 }
 
-/// The answer.
+/// A list of processes or groups.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     /// Processes.
@@ -79,45 +79,45 @@ pub struct Listing {
     pub time_ns: u64,
 }
 
-/// The numbers of a process, or of some together.
+/// The numbers of one or several processes.
 #[derive(Clone, Debug)]
 pub struct ProcessSums {
-    /// Exact totals; `None` where those of one of them are not known.
+    /// Exact totals; `None` if those of one process are unknown.
     pub exact: Option<Exact>,
     /// All rows together.
     pub totals: Row,
-    /// What estimates are made against.
+    /// The reference of estimates.
     pub reference: Reference,
-    /// Samples in them.
+    /// Number of samples in the rows.
     pub samples: u64,
-    /// Pid and start of those whose memory is to be read.
+    /// Pid and start of the processes whose memory is to be read.
     pub running: Vec<(u32, u64)>,
-    /// Memory of the running ones; `None` where there is none.
+    /// Memory of the running processes; `None` if none runs.
     pub memory: Option<Memory>,
-    /// How much larger their live blocks are than requested.
+    /// How much larger than requested the live blocks are.
     pub usable: Usable,
-    /// What profiling has cost them.
+    /// Cost of profiling the processes.
     pub cost: Report,
-    /// The same, while CPU times have yet to be read.
+    /// As `cost`, before CPU times are read.
     pub(super) unread: UnreadCost,
 }
 
-/// Some processes together.
+/// Several processes together.
 #[derive(Clone, Debug)]
 pub struct GroupReport {
-    /// What they have in common.
+    /// The common key.
     pub key: String,
-    /// How many.
+    /// Number of processes.
     pub processes: u64,
-    /// How many of them run.
+    /// Number of running processes.
     pub running: u64,
-    /// Some of them, the newest first.
+    /// Some pids, the newest first.
     pub pids: Vec<u32>,
-    /// When the newest was attached.
+    /// When the newest process was attached.
     pub newest: SystemTime,
-    /// Where their samples come from.
+    /// Where the samples come from.
     pub sources: Vec<SourceGroup>,
-    /// Their numbers.
+    /// The numbers of the group.
     pub sums: ProcessSums,
 }
 
@@ -195,7 +195,7 @@ impl Worker {
         }
     }
 
-    /// Moments are summed first; intervals are made of the sums.
+    /// Sums of some processes. Moments are summed first; intervals are computed from the sums.
     fn sums(&self, gathered: &Gathered, usable_of: &UsableOf, of: &[u32]) -> ProcessSums {
         let ids: Vec<ProcessId> = of.iter().map(|of| gathered.processes[*of as usize]).collect();
         let mut usable = Usable::default();
@@ -228,7 +228,7 @@ impl Worker {
 }
 
 impl ProcessSums {
-    /// Bytes allocated, estimated where they are not known exactly.
+    /// Bytes allocated, estimated if they are not known exactly.
     fn bytes(&self) -> u64 {
         let estimated = || self.totals.total().alloc_space.sum as u64;
         self.exact.map_or_else(estimated, |exact| exact.alloc_space)
@@ -243,7 +243,8 @@ impl ProcessSums {
 }
 
 impl Listing {
-    /// Reads memory and CPU time of the processes that run: `/proc` takes its time, so this is away from the worker's thread.
+    /// Reads memory and CPU time of running processes. Reading `/proc` takes a while, so it is not
+    /// done on the worker's thread.
     pub(in crate::pipeline) fn read_memory(&mut self) {
         self.processes.iter_mut().for_each(|process| process.sums.read_memory());
         self.groups.iter_mut().for_each(|group| group.sums.read_memory());

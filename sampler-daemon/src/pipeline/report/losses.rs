@@ -1,4 +1,4 @@
-//! What was lost on the way to a profile, and what limits the meaning of its numbers.
+//! Losses on the way to a profile, and limits of what its numbers mean.
 
 use super::gather::Gathered;
 use super::leaks::unix_ns;
@@ -10,13 +10,13 @@ use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Row};
 use sampler_common::note::{Loss, Note, Reason};
 
-/// Samples that ended as a loss, with their rows where these are known.
+/// Number of samples that ended as a loss, with their row if it is known.
 pub type RawLoss = (Outcome, u64, Option<Row>);
 
-/// Notes about processes; the reasons behind them are counted.
+/// Notes about processes; further reasons are counted.
 const MAX_NOTES: usize = 4;
 
-/// Notes on processes, each reason once and not too many.
+/// Notes on processes: each reason once, at most [`MAX_NOTES`].
 fn few<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<Note> {
     let reasons = grouped(cases);
     let more = reasons.len().checked_sub(MAX_NOTES).filter(|more| *more > 0);
@@ -24,13 +24,13 @@ fn few<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<Note> {
     notes.chain(more.map(Note::MoreReasons)).collect()
 }
 
-/// A reason that holds of a process whatever its files are.
+/// A reason that applies to a whole process.
 fn of(record: &ProcessRecord, reason: Reason) -> Case<'_> {
     Case { pid: record.pid, comm: &record.comm, place: "", reason }
 }
 
 impl Worker {
-    /// Of which processes back-pressure has raised the interval, how far and when.
+    /// Notes on processes whose interval back-pressure has raised: how far and when.
     pub(super) fn raised(&self, processes: &[ProcessId]) -> Vec<Note> {
         let clocks = self.clock.now();
         let records = processes.iter().map(|id| self.ingest.processes.get(*id));
@@ -39,7 +39,7 @@ impl Worker {
         }))
     }
 
-    /// Losses, those in the ring of the gathered processes only.
+    /// Losses. Ring losses are those of the gathered processes only.
     pub(super) fn losses(&self, gathered: &Gathered) -> Vec<RawLoss> {
         let mut lost = Vec::new();
         let samples = gathered.lost.total().alloc_objects.samples;
@@ -57,7 +57,7 @@ impl Worker {
         lost
     }
 
-    /// Whatever limits what the numbers mean.
+    /// All limits of what the numbers mean.
     pub(super) fn notes(
         &self,
         gathered: &Gathered,
@@ -86,7 +86,7 @@ impl Worker {
         notes
     }
 
-    /// What holds of single processes.
+    /// Adds notes on single processes.
     fn add_reasons(&self, notes: &mut Vec<Note>, gathered: &Gathered, estimator: Estimator) {
         let record = |id: &ProcessId| self.ingest.processes.get(*id);
         let processes = || gathered.processes.iter().map(record);
@@ -104,7 +104,7 @@ impl Worker {
             true => of(record, Reason::NoReports),
             false => of(record, Reason::SamplesItself),
         })));
-        // The whole of a process before parts of others.
+        // Reasons for whole processes come before reasons for parts.
         for refused in [true, false] {
             let records = processes().filter(|of| of.refused == refused);
             let blind = records.flat_map(|record| {
@@ -112,7 +112,7 @@ impl Worker {
             });
             notes.extend(few(blind));
         }
-        // Of the others it is known why.
+        // For processes with blind parts the reason is known.
         let uncalled = gathered.uncalled.iter().map(record).filter(|of| of.blind.is_empty());
         notes.extend(few(uncalled.map(|record| of(record, Reason::Uncalled))));
     }

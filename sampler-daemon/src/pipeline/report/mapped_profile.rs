@@ -1,4 +1,4 @@
-//! The profile of kind mapped: what programs have mapped themselves, all counted.
+//! The profile of kind mapped: all memory that programs have mapped themselves.
 
 use super::gather::Gathered;
 use super::raw::RawProfile;
@@ -16,7 +16,7 @@ use sampler_common::sampling;
 use std::time::SystemTime;
 
 impl Worker {
-    /// What each process has mapped; `None` where that is not followed.
+    /// What each process has mapped; `None` if mappings are not followed.
     pub(super) fn mapped_totals(&self) -> Option<FxHashMap<ProcessId, ProcessTotals>> {
         self.config.settings.mappings.then(|| self.ingest.mapped.totals())
     }
@@ -37,7 +37,8 @@ impl Worker {
         let cost = self.costs(&chosen, request.confidence);
         let lost = self.hits_of(&chosen, Outcome::MappingRingFull);
         let mut gathered = self.gather_mapped(chosen, &request)?;
-        // What was lost may have been an end as well: neither what was mapped nor what is held has an upper end.
+        // A lost call may have been an unmap as well, so neither mapped nor held memory has an
+        // upper end.
         gathered.reference.allocations_unseen = lost > 0;
         let (window, pids) = (gathered.window, self.pids_of(&gathered.processes));
         let process_names = self.process_names(&gathered.processes);
@@ -121,7 +122,7 @@ impl Worker {
         Ok(counted(processes, rows, window.as_ref(), clocks))
     }
 
-    /// `calls`: all that are in the profile.
+    /// The notes on mapped memory. `calls`: all calls in the profile.
     fn mapped_notes(&self, request: &ProfileRequest, lost: u64, calls: &Moments) -> Vec<Note> {
         let unsure = Mapped::MaybeAllocators((calls.sum - calls.own) as u64);
         let unreturned = self.kernel_totals().outcome(Outcome::ReturnUnprobed);
@@ -139,7 +140,7 @@ impl Worker {
     }
 }
 
-/// Rows with the sums that belong to them. Nothing is unseen.
+/// Rows with their sums. Nothing is unseen.
 fn counted(
     processes: Vec<ProcessId>,
     rows: FxHashMap<(ProcessId, crate::store::StackId), Row>,

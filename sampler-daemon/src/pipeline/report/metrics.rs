@@ -1,5 +1,5 @@
-//! What is reported of the daemon and of every process at one moment, cheaply enough to be asked every few seconds: counts that only grow,
-//! no rows.
+//! Metrics of the daemon and of every process at one moment: counts that only grow, no rows. They
+//! are cheap enough to be requested every few seconds.
 
 use super::status::StatusReport;
 use crate::pipeline::worker::Worker;
@@ -16,33 +16,33 @@ pub struct ProcessMetrics {
     pub pid: u32,
     /// Command name.
     pub comm: String,
-    /// When it was attached: with the pid it identifies a process.
+    /// When the process was attached: with the pid it identifies the process.
     pub attached: SystemTime,
-    /// Whether it runs.
+    /// Whether the process runs.
     pub is_running: bool,
-    /// What its probes have done.
+    /// Work of the process's probes.
     pub work: Work,
     /// Samples read.
     pub samples: u64,
-    /// What malloc's probes have counted.
+    /// Counts of malloc's probes.
     pub exact: Exact,
-    /// Whether that is what the process has allocated: it does not sample by itself.
+    /// Whether `exact` is all that the process has allocated: it does not sample by itself.
     pub is_counted: bool,
 }
 
-/// Everything at one moment.
+/// Metrics at one moment.
 #[derive(Clone, Debug)]
 pub struct MetricsReport {
     /// The daemon.
     pub status: StatusReport,
     /// Every process that is or was profiled.
     pub processes: Vec<ProcessMetrics>,
-    /// Processes that were folded away, in whose place there are records of programs.
+    /// Processes that were folded into records of programs.
     pub folded: u64,
 }
 
 impl MetricsReport {
-    /// Reads CPU times, away from the worker's thread.
+    /// Reads CPU times; not on the worker's thread.
     pub(in crate::pipeline) fn read_processor(self) -> MetricsReport {
         MetricsReport { status: self.status.read_processor(), ..self }
     }

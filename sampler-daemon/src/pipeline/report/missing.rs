@@ -1,4 +1,4 @@
-//! What a profile says of stacks of which frames are, or may be, missing: which part of its bytes have them.
+//! Notes on stacks of which frames are, or may be, missing: the share of bytes in such stacks.
 
 use super::gather::Gathered;
 use crate::pipeline::worker::Worker;
@@ -7,10 +7,10 @@ use sampler_common::estimate::Row;
 use sampler_common::note::{Loss, Note};
 use sampler_common::profile::Kind;
 
-/// Smaller parts are not worth a line.
+/// Smaller shares are not reported.
 const MIN_SHARE: f64 = 0.01;
 
-/// What stands at the root of such a stack.
+/// Notes at the root of such a stack.
 const ROOTS: [stacks::Note; 3] =
     [stacks::Note::Unmapped, stacks::Note::Guessed, stacks::Note::TableFull];
 
@@ -39,7 +39,7 @@ impl Worker {
     }
 }
 
-/// Bytes that the samples of a row stand for.
+/// Bytes that the samples of a row represent.
 fn bytes(row: &Row, kind: Kind) -> f64 {
     let space = row.strata().map(|(_, of)| match kind {
         Kind::Alloc => of.alloc_space.sum,

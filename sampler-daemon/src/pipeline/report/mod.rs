@@ -1,4 +1,5 @@
-//! Answers to questions. They only read: whatever acts needs the worker mutably, which no method of this room has.
+//! Answers to requests. Answers only read: acting needs the worker mutably, which no method in this
+//! directory has.
 
 pub(in crate::pipeline) mod capabilities;
 pub(in crate::pipeline) mod cost_advice;
@@ -31,11 +32,12 @@ use super::command::Command;
 use super::worker::Worker;
 
 impl Worker {
-    /// Answers a question from what is known. It only reads: what a question needs has been read by [`Worker::catch_up_for`].
-    // The end-to-end test of questions probes this function by its symbol.
+    /// Answers a request from present data, and only reads. [`Worker::catch_up_for`] has read the
+    /// records that the request needs.
+    // The end-to-end test of requests probes this function by its symbol.
     #[inline(never)]
     pub(super) fn answer(&self, command: Command) {
-        // An asker who has gone away needs no answer.
+        // A client that has gone away needs no answer.
         match command {
             Command::Status(reply) => drop(reply.send(Ok(self.status()))),
             Command::Processes(request, reply) => drop(reply.send(self.listing(&request))),

@@ -1,4 +1,4 @@
-//! The symbolizer's thread: names are looked up beside ingestion, never in its way.
+//! The symbolizer's thread, which looks up names without delaying ingestion.
 
 use super::missing_names;
 use crate::debuginfod::Debuginfod;
@@ -14,19 +14,19 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Batches that may wait; further askers wait in turn.
+/// Batches that may wait; further callers block.
 const MAX_QUEUED_BATCHES: usize = 16;
 
-/// Nobody has asked for so long: what was read of files is forgotten, the names are not.
+/// After this time without a request, the data of files is dropped. Names are kept.
 const REST_AFTER: Duration = Duration::from_secs(30);
 
 type Frames = Vec<(Arc<Module>, u64)>;
 
-/// What the thread is asked.
+/// A task of the thread.
 enum Batch {
-    /// The names of frames.
+    /// Look up the names of frames.
     LookUp(Frames, oneshot::Sender<Named>),
-    /// To keep the names of frames of a file that will be closed, and to say when that is done.
+    /// Remember the names of frames of a file that will be closed, and report when that is done.
     Keep(Frames, oneshot::Sender<()>),
 }
 
@@ -71,7 +71,7 @@ impl Names {
                     Ok(Batch::Keep(frames, done)) => {
                         let keep = AssertUnwindSafe(|| symbolizer.keep(&frames));
                         let _ = panic::catch_unwind(keep);
-                        // The file is closed with the last that knows it.
+                        // The file is closed when its last reference is dropped.
                         drop(frames);
                         let _ = done.send(());
                         continue;
@@ -89,14 +89,14 @@ impl Names {
                     let notes = missing_names::notes(&frames, &lines, asked.as_ref());
                     Named { lines, unread, notes }
                 }));
-                // An asker who has gone away needs no answer.
+                // A client that has gone away needs no answer.
                 let _ = reply.send(named.unwrap_or_default());
             }
         })?;
         Ok(Names { queue, counts, debuginfod })
     }
 
-    /// The names of each frame.
+    /// Looks up the names of each frame.
     pub async fn look_up(&self, frames: Frames) -> Named {
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.clone();
@@ -108,14 +108,15 @@ impl Names {
         }
     }
 
-    /// Keeps the names of frames of a file that will be closed: says when that is done. `None`: others are asking.
+    /// Remembers the names of frames of a file that will be closed. The receiver reports when that
+    /// is done. `None`: the queue is full.
     pub(in crate::pipeline) fn keep(&self, frames: Frames) -> Option<oneshot::Receiver<()>> {
         let (done, is_done) = oneshot::channel();
         self.queue.try_send(Batch::Keep(frames, done)).ok()?;
         Some(is_done)
     }
 
-    /// What could not be read so far: a line for each reason.
+    /// What could not be read so far: one line for each reason.
     pub fn limits(&self) -> Vec<String> {
         let of_debuginfod = self.debuginfod.iter().flat_map(Debuginfod::limits);
         self.counts.limits().into_iter().chain(of_debuginfod).collect()

@@ -1,22 +1,23 @@
-//! The rows of a raw profile in the order that people read them, cut to the largest ones. Away from the worker's thread:
-//! some estimators make every estimate first.
+//! Orders the rows of a raw profile for the reader, and cuts them to the largest ones. This does
+//! not run on the worker's thread: some estimators need every estimate first.
 
 use super::raw::{RawFrame, RawProfile, RawRow};
 use sampler_common::estimate::{Estimator, Row, RowMoments, Stratum};
 use sampler_common::profile::{Kind, Quantities};
 use std::collections::BTreeMap;
 
-/// The frame of what no stack can take.
+/// The frame of memory that has no stack.
 const UNSAMPLED: &str = "[unsampled]";
 
-/// Adds what is unsampled, orders the rows by falling estimated bytes, and cuts them and their frames; the number of rows before.
+/// Adds unsampled memory, orders the rows by falling estimated bytes, and cuts the rows and their
+/// frames. Returns the number of rows before the cut.
 pub(super) fn ordered(raw: &mut RawProfile, unsampled: &Row) -> usize {
     if raw.request.kind == Kind::Alloc {
         add_unsampled(raw, unsampled);
     }
     let mut rows: Vec<(f64, RawRow)> =
         std::mem::take(&mut raw.rows).into_iter().map(|row| (value(raw, &row.row), row)).collect();
-    // Stable: of equal ones the order is fixed already.
+    // A stable sort: the order of equal rows is fixed already.
     rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     let total = rows.len() + raw.left_out;
     let top = top_of(raw.request.top, rows.len());
@@ -31,8 +32,9 @@ fn top_of(asked: usize, rows: usize) -> usize {
     if asked > 0 { asked } else { rows }
 }
 
-/// Leaves out all but the `top` largest rows, where their order is known before estimates are made; returns how many it has left out. Of
-/// equal ones those with the smaller key stay.
+/// Removes all but the `top` largest rows, if their order is known before estimates are made.
+/// Returns the number of removed rows.
+/// Of equal rows, those with the smaller key stay.
 pub(super) fn leave_out<K: Ord>(rows: &mut Vec<(K, Row)>, kind: Kind, top: usize) -> usize {
     if top == 0 || rows.len() <= top {
         return 0;
@@ -50,7 +52,7 @@ pub(super) fn leave_out<K: Ord>(rows: &mut Vec<(K, Row)>, kind: Kind, top: usize
     left_out
 }
 
-/// What the samples of a row stand for, bytes.
+/// Bytes that the samples of a row represent.
 fn sum(kind: Kind, row: &Row) -> f64 {
     let space = |of: &RowMoments| match kind {
         Kind::Alloc => of.alloc_space.sum,
@@ -59,7 +61,7 @@ fn sum(kind: Kind, row: &Row) -> f64 {
     row.strata().map(|(_, of)| space(of)).sum()
 }
 
-/// Estimated bytes of the kind asked for.
+/// Estimated bytes of the requested kind.
 fn value(raw: &RawProfile, row: &Row) -> f64 {
     let kind = raw.request.kind;
     if raw.estimator == Estimator::Weighted {
@@ -69,7 +71,7 @@ fn value(raw: &RawProfile, row: &Row) -> f64 {
     quantities.space(kind).estimate.value
 }
 
-/// A row for each process that has any.
+/// Adds an unsampled row for each process that has one.
 fn add_unsampled(raw: &mut RawProfile, unsampled: &Row) {
     let mut rows: BTreeMap<u32, Row> = BTreeMap::new();
     for (stratum, moments) in unsampled.strata() {
@@ -93,7 +95,8 @@ fn cut_frames(raw: &mut RawProfile) {
     raw.frames = used(std::mem::take(&mut raw.frames), indices);
 }
 
-/// What of a table is used, in the order of the indices into it, which then are those of what is left.
+/// The used entries of a table, in the order of the indices into it. The indices are changed to
+/// point into the result.
 pub(super) fn used<'a, T>(table: Vec<T>, indices: impl Iterator<Item = &'a mut u32>) -> Vec<T> {
     let mut numbers: Vec<Option<u32>> = vec![None; table.len()];
     let mut table: Vec<Option<T>> = table.into_iter().map(Some).collect();
@@ -125,7 +128,7 @@ mod tests {
         row
     }
 
-    /// Rows of 10, 30, 20 and 30 bytes, whose leaf frames are those numbers.
+    /// Rows of 10, 30, 20 and 30 bytes. The leaf frame of each is named after its bytes.
     fn raw(kind: Kind, top: usize) -> RawProfile {
         let notes = ["root", "10", "30", "20", "30 too"];
         let rows = [10, 30, 20, 30].into_iter().zip(1..);

@@ -1,4 +1,4 @@
-//! Puts names to a raw profile, and intervals to its moments.
+//! Gives names to a raw profile, and intervals to its moments.
 
 use super::names::{Named, Names};
 use super::order::ordered;
@@ -13,7 +13,7 @@ use sampler_common::units;
 use std::ops::Range;
 use std::time::UNIX_EPOCH;
 
-/// The profile that people asked for.
+/// The profile with names and intervals.
 pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     let (functions, top) = (raw.request.functions, raw.request.top);
     if functions > 0 {
@@ -93,14 +93,15 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
 /// Frames with names.
 pub(super) struct Located {
     mappings: Vec<Mapping>,
-    /// One for each frame.
+    /// One location for each frame.
     pub(super) locations: Vec<Location>,
     /// What could not be read, and what is on its way.
     pub(super) notes: Vec<Note>,
 }
 
 impl Located {
-    /// Puts the first mapping of a file before all others: tools take the first one for the program.
+    /// Moves the first mapping of a file before all others: tools take the first mapping for the
+    /// program.
     fn bring_first(&mut self, path: &str) {
         let Some(at) = self.mappings.iter().position(|of| of.path == path) else { return };
         self.mappings.swap(0, at);
@@ -114,12 +115,12 @@ impl Located {
     }
 }
 
-/// The names of frames: a location for each.
+/// One named location for each frame.
 pub async fn locations(frames: &[RawFrame], names: &Names) -> Vec<Location> {
     located(frames, names).await.locations
 }
 
-/// Puts names to frames.
+/// Gives names to frames.
 pub(super) async fn located(frames: &[RawFrame], names: &Names) -> Located {
     let code = frames
         .iter()

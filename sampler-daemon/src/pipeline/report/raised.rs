@@ -5,7 +5,7 @@ use crate::store::SamplingRecord;
 use sampler_common::note::Reason;
 use std::time::UNIX_EPOCH;
 
-/// The reasons: one each for the limits of samples and for the ring, where these have raised the interval.
+/// The reasons for raised intervals: one for the limits of samples and one for the ring.
 pub(super) fn raised(of: &SamplingRecord, clocks: Clocks) -> impl Iterator<Item = Reason> {
     by_limits(of).into_iter().chain(by_the_ring(of, clocks))
 }
@@ -14,7 +14,7 @@ fn by_limits(of: &SamplingRecord) -> Option<Reason> {
     if of.raised_for_limits().raises == 0 {
         return None;
     }
-    // The preloaded library raises its interval by itself, and does not say when.
+    // The preloaded library raises its interval by itself, and does not report when.
     let since = of.raised_since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
     Some(Reason::RaisedByLimit(since.map(|since| since.as_millis() as u64)))
 }

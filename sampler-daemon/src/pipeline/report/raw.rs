@@ -1,4 +1,5 @@
-//! A profile without names: made on the worker's thread from the store and the kernel's totals.
+//! A profile without names. It is made on the worker's thread from the store and the kernel's
+//! totals.
 
 use super::gather::Gathered;
 use super::losses::RawLoss;
@@ -24,7 +25,7 @@ use std::time::SystemTime;
 /// A frame without a name.
 #[derive(Clone, Debug)]
 pub enum RawFrame {
-    /// A remark.
+    /// A note.
     Note(&'static str),
     /// Code: module, offset, and the name if it is a probed function's.
     Code(Arc<Module>, u64, Option<String>),
@@ -37,31 +38,32 @@ pub struct RawRow {
     pub pid: u32,
     /// Indices into [`RawProfile::frames`], leaf first.
     pub frames: Vec<u32>,
-    /// Its moments.
+    /// The row's moments.
     pub row: Row,
 }
 
-/// What a process is, or exited ones that were folded into one.
+/// The program of a process, or of exited processes that were folded into one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Program {
-    /// Path of the executable; empty if it is not known.
+    /// Path of the executable; empty if unknown.
     pub exe: String,
     /// Command name.
     pub comm: String,
-    /// Path of its control group.
+    /// Path of the control group.
     pub cgroup: String,
-    /// Id or name of its container; empty if it is in none.
+    /// Id or name of the container; empty outside of containers.
     pub container: String,
 }
 
 /// A profile without names.
 #[derive(Clone, Debug)]
 pub struct RawProfile {
-    /// What was asked.
+    /// The request.
     pub request: ProfileRequest,
-    /// The estimator asked for, or the default. It exists for every strategy below but stride, which has none.
+    /// The requested estimator, or the default. It exists for every strategy below but stride,
+    /// which has none.
     pub estimator: Estimator,
-    /// Every strategy that the processes were ever sampled with.
+    /// Every strategy with which the processes were ever sampled.
     pub strategies: Vec<Strategy>,
     /// Where the samples of the processes come from.
     pub sources: Vec<SourceGroup>,
@@ -69,21 +71,21 @@ pub struct RawProfile {
     pub time: SystemTime,
     /// How long the queried processes have been sampled, or how long the window is, nanoseconds.
     pub duration_ns: u64,
-    /// The window that was really used.
+    /// The time window actually used.
     pub window: Option<Window>,
-    /// The same by borders of time slots.
+    /// The window's borders of time slots.
     pub borders: Option<Borders>,
     /// Interval in force, bytes.
     pub interval_bytes: f64,
     /// Pids of the processes, in the order of [`sampler_common::estimate::Stratum::process`].
     pub pids: Vec<u32>,
-    /// What the processes are, in the same order.
+    /// The programs of the processes, in the order of `pids`.
     pub programs: Vec<Program>,
-    /// What the processes are called, by pid.
+    /// Names of the processes, by pid.
     pub process_names: BTreeMap<u32, ProcessName>,
-    /// All rows with samples of the kind asked for, in a fixed order.
+    /// All rows with samples of the requested kind, in a fixed order.
     pub rows: Vec<RawRow>,
-    /// Smaller rows that are left out already.
+    /// Number of smaller rows that are left out already.
     pub left_out: usize,
     /// Frames.
     pub frames: Vec<RawFrame>,
@@ -91,22 +93,23 @@ pub struct RawProfile {
     pub totals: Row,
     /// Sums over all rows, and exact totals, by stratum.
     pub reference: Reference,
-    /// Exact totals; `None` where limits of sizes cut a size class in two.
+    /// Exact totals; `None` if size limits cut a size class in two.
     pub exact: Option<Exact>,
     /// Losses.
     pub lost: Vec<RawLoss>,
     /// Limits of what the numbers mean.
     pub notes: Vec<Note>,
-    /// Pid and start of the running processes, where their memory is to be set beside what is held.
+    /// Pid and start of the running processes, if their memory is to be compared with held memory.
     pub running: Vec<(u32, u64)>,
-    /// Those whose memory is to be compared with what they hold.
+    /// Processes whose memory is to be compared with what they hold.
     pub compared: Vec<Compared>,
-    /// What profiling has cost the processes since they were attached.
+    /// Cost of profiling the processes since their attach.
     pub cost: UnreadCost,
 }
 
 impl Worker {
-    /// Every strategy that `processes` were ever sampled with; an error if the estimator does not exist for one of them.
+    /// Every strategy with which `processes` were ever sampled; an error if the estimator does not
+    /// exist for one of them.
     pub(super) fn strategies(
         &self,
         processes: &[ProcessId],
@@ -195,24 +198,24 @@ impl Worker {
         Ok(profile)
     }
 
-    /// Takes the rows with samples of the kind asked for, with their frames.
+    /// Fills in the rows with samples of the requested kind, with their frames.
     pub(super) fn fill_rows(&self, profile: &mut RawProfile, gathered: Gathered) {
         let kind = profile.request.kind;
         let samples = |of: &RowMoments| match kind {
             Kind::Alloc => of.alloc_space.samples,
             Kind::Live | Kind::Peak => of.inuse_space.samples,
-            // Also what is not mapped any more.
+            // Includes memory that is not mapped any more.
             Kind::Mapped => of.alloc_space.samples + of.inuse_space.samples,
         };
         let has_samples = |row: &Row| row.strata().any(|(_, of)| samples(of) > 0);
         profile.reference = gathered.reference;
         let mut rows: Vec<((ProcessId, StackId), Row)> =
             gathered.rows.into_iter().filter(|(_, row)| has_samples(row)).collect();
-        // All of them make functions.
+        // Functions are summed over all rows.
         if profile.estimator == Estimator::Weighted && profile.request.functions == 0 {
             profile.left_out = leave_out(&mut rows, kind, profile.request.top);
         }
-        // So that equal questions get equal answers.
+        // Sorted, so that equal requests get equal answers.
         rows.sort_by_key(|(key, _)| *key);
         let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
         for ((process, stack), row) in rows {
@@ -244,7 +247,8 @@ impl Worker {
         }
     }
 
-    /// By which name a function is probed. Samples may have come before it was known what their process has mapped; links that are shared were there by then.
+    /// The name by which a function is probed. Samples may arrive before their process's mappings
+    /// are known, but its shared links exist by then.
     fn probe_name(&self, frame: Frame) -> Option<&String> {
         self.ingest.probe_names.get(&frame).or_else(|| {
             let path = &self.ingest.modules.get(frame.module).path;
@@ -252,13 +256,13 @@ impl Worker {
         })
     }
 
-    /// Where the samples of processes come from.
+    /// Where the samples of these processes come from.
     pub(super) fn sources_of(&self, processes: &[ProcessId]) -> Vec<SourceGroup> {
         let records = processes.iter().map(|id| self.ingest.processes.get(*id));
         SourceGroup::of(records.map(|of| (of.sources(), of.folded.max(1))))
     }
 
-    /// The same of calls that map memory, which nothing but uprobes sees.
+    /// As [`Worker::sources_of`], for calls that map memory: only uprobes see them.
     pub(super) fn sources_of_mappings(&self, processes: &[ProcessId]) -> Vec<SourceGroup> {
         let records = processes.iter().map(|id| self.ingest.processes.get(*id));
         let only = |of: SampleSources| of.only(SampleSource::Uprobes);
@@ -282,7 +286,7 @@ impl Worker {
         processes.iter().map(program).collect()
     }
 
-    /// What the processes are called, by pid; folded ones have no pid, and no name.
+    /// Names of the processes, by pid. Folded processes have no pid, and no name.
     pub(super) fn process_names(&self, processes: &[ProcessId]) -> BTreeMap<u32, ProcessName> {
         let records = processes.iter().map(|id| self.ingest.processes.get(*id));
         let name = |of: &ProcessRecord| ProcessName { comm: of.comm.clone(), exe: of.exe.clone() };

@@ -1,4 +1,4 @@
-//! The memory of processes beside what a profile says that they hold.
+//! Compares the memory of processes with what a profile reports as held.
 
 use super::scope::Scope;
 use super::usable::Usable;
@@ -17,7 +17,7 @@ impl Worker {
         Some((process.pid, process.start_ticks))
     }
 
-    /// The running ones of `processes`, if all that they hold now is asked for.
+    /// The running ones of `processes`, if everything they hold now is requested.
     pub(super) fn running_for_rss(
         &self,
         processes: &[ProcessId],
@@ -29,7 +29,8 @@ impl Worker {
         }
     }
 
-    /// How much larger than requested live blocks are; nothing where that is not known of all of them.
+    /// How much larger than requested the live blocks are; `None` if that is not known for all
+    /// processes.
     pub(super) fn usable_note(
         &self,
         processes: &[ProcessId],
@@ -42,8 +43,8 @@ impl Worker {
     }
 }
 
-/// What is held, set beside what the kernel says that the processes have; nothing where none is left. `/proc` takes its time, so this
-/// is away from the worker's thread.
+/// The note that compares held memory with the kernel's figures; `None` if no process is left.
+/// Reading `/proc` takes a while, so it is not done on the worker's thread.
 pub(super) async fn note(running: Vec<(u32, u64)>, held: Estimate) -> Option<Note> {
     if running.is_empty() {
         return None;

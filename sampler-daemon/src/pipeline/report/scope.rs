@@ -1,4 +1,4 @@
-//! Which part of what was seen a profile is of: a window of time, ages, sizes.
+//! The part of the data that a profile covers: a window of time, ages, sizes.
 
 use super::gather::Gathered;
 use crate::pipeline::clock::Clocks;
@@ -10,18 +10,19 @@ use sampler_common::profile::{self, Kind};
 use sampler_common::units::{human_duration, utc};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A window of time that somebody asks for.
+/// A requested window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskedWindow {
     /// The last so many nanoseconds.
     Last(u64),
-    /// From one time to another, nanoseconds since the Unix epoch; `None`: from attach, until now.
+    /// Start and end, nanoseconds since the Unix epoch; `None`: from the attach, or until now.
     Between(Option<u64>, Option<u64>),
-    /// From where such a window ended, or from the start of the daemon, to the newest border behind which no sample comes any more.
+    /// From the end of an earlier such window, or from the start of the daemon. Its end is the
+    /// newest border after which no sample arrives any more.
     After(Option<Border>),
 }
 
-/// A border of time slots that stays one, whatever becomes of the clock that people read.
+/// A border of time slots that stays valid when the wall clock is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Border {
     /// `CLOCK_MONOTONIC`, nanoseconds.
@@ -29,18 +30,18 @@ pub struct Border {
 }
 
 impl Border {
-    /// How long after another one it is; 0 if it is before.
+    /// Time from `other` to this border; 0 if this border is earlier.
     pub fn since(self, other: Border) -> Duration {
         Duration::from_nanos(self.monotonic_ns.saturating_sub(other.monotonic_ns))
     }
 }
 
-/// Between two borders.
+/// The time between two borders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Borders {
-    /// Where it begins.
+    /// The start.
     pub start: Border,
-    /// Where it ends.
+    /// The end.
     pub end: Border,
 }
 
@@ -51,11 +52,12 @@ impl From<&Window<'_>> for Borders {
     }
 }
 
-/// Samples come to the store so late at most: they are stamped when they are written to the ring, and a question reads all that is in it.
+/// Longest delay of a sample to the store. Samples are stamped when they are written to the ring,
+/// and a request reads all of the ring.
 const LATE_NS: u64 = 100_000_000;
 
 impl AskedWindow {
-    /// Its slots.
+    /// The time slots of the window.
     pub(super) fn of(self, windows: &Windows, clocks: Clocks) -> Result<Window<'_>, String> {
         let now_ns = clocks.now_ns;
         let (since_ns, until_ns) = match self {
@@ -80,14 +82,14 @@ impl AskedWindow {
     }
 }
 
-/// Which part of what was seen is asked for.
+/// The requested part of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// When it was allocated; `None`: since attach.
+    /// The time of the allocation; `None`: since the attach.
     pub window: Option<AskedWindow>,
-    /// How long it has been held, nanoseconds: at least.
+    /// Least age of a held block, nanoseconds.
     pub min_age_ns: Option<u64>,
-    /// At most.
+    /// Largest age of a held block, nanoseconds.
     pub max_age_ns: Option<u64>,
     /// Requested sizes.
     pub sizes: SizeLimits,
@@ -103,7 +105,7 @@ impl Scope {
         self.min_age_ns.is_some() || self.max_age_ns.is_some()
     }
 
-    /// What of it makes no sense for `kind` and `estimator`, in one line.
+    /// Checks that the scope makes sense for `kind` and `estimator`; otherwise one line.
     pub(super) fn check(&self, kind: Kind, estimator: Estimator) -> Result<(), String> {
         if self.has_ages() && !matches!(kind, Kind::Live | Kind::Mapped) {
             let kind = kind.name();
@@ -135,18 +137,18 @@ impl Scope {
         Ok(())
     }
 
-    /// Whether a block of this age is asked for.
+    /// Whether blocks of this age are in scope.
     pub(super) fn has_age(&self, age_ns: u64) -> bool {
         self.min_age_ns.is_none_or(|min| age_ns >= min)
             && self.max_age_ns.is_none_or(|max| age_ns <= max)
     }
 
-    /// Whether a request of this size is asked for.
+    /// Whether requests of this size are in scope.
     pub(super) fn has_size(&self, size: u64) -> bool {
         self.sizes.has(SizeCell::of(size))
     }
 
-    /// The limits that were really applied.
+    /// The notes on the limits that were applied.
     pub(super) fn notes(&self, kind: Kind) -> Vec<Note> {
         let mut notes = Vec::new();
         if self.window.is_some() && matches!(kind, Kind::Live | Kind::Mapped) {
@@ -168,12 +170,12 @@ fn duration(ns: u64) -> String {
 }
 
 impl Worker {
-    /// The slots of a window; everything was observed just now.
+    /// The slots of a window. Everything was observed just before.
     pub(super) fn window(&self, asked: AskedWindow, clocks: Clocks) -> Result<Window<'_>, String> {
         asked.of(&self.ingest.windows, clocks)
     }
 
-    /// Refuses a window that ends before any of the processes was attached to: nobody has seen anything in it.
+    /// Refuses a window that ends before the attach of every process: it has no data.
     pub(super) fn check_end(
         &self,
         asked: AskedWindow,
@@ -194,7 +196,7 @@ impl Worker {
         }
     }
 
-    /// When each process had its largest live total: from its attach on, the latest of them.
+    /// The time range of peaks: from the attach of the processes to their latest peak.
     pub(super) fn peak_window(&self, gathered: &Gathered) -> Option<profile::Window> {
         let attached = |id: &ProcessId| {
             let attached = self.ingest.processes.get(*id).attached.duration_since(UNIX_EPOCH);

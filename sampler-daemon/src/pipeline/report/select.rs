@@ -1,13 +1,13 @@
-//! Which processes a question is about.
+//! Selects the processes of a request.
 
 use crate::pipeline::worker::Worker;
 use crate::store::{Criterion, ProcessId, Selector};
 
 impl Worker {
-    /// The processes that a selector chooses, in the order in which they came.
+    /// The processes that a selector chooses, in the order of their attach.
     ///
     /// # Errors
-    /// One line, if a pid that it names is not profiled, or if it chooses none.
+    /// One line, if a pid of the selector is not profiled, or if the selector chooses no process.
     pub(super) fn chosen(&self, selector: &Selector) -> Result<Vec<ProcessId>, String> {
         let records = || self.ingest.processes.iter().filter(|(_, record)| !record.excluded);
         for criterion in &selector.criteria {

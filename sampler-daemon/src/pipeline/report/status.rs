@@ -1,4 +1,4 @@
-//! What the daemon says of itself.
+//! The daemon's status report.
 
 use super::super::injections::Injections;
 use super::unexplained::{self, Compared};
@@ -39,11 +39,12 @@ pub struct ProbeReport {
     pub function: Function,
     /// Processes.
     pub pids: Vec<u32>,
-    /// Hits of the functions of its role in these processes, which share one count; `None` where it cannot be read.
+    /// Hits of the functions of this role in these processes, which share one count; `None` if it
+    /// cannot be read.
     pub hits: Option<Count>,
-    /// What one of its hits costs; `None` where that is not known.
+    /// Cost of one hit; `None` if unknown.
     pub per_hit: Option<Measured>,
-    /// What those hits have cost; `None` where that is not known.
+    /// Cost of these hits; `None` if unknown.
     pub spent: Option<Range>,
 }
 
@@ -64,50 +65,51 @@ pub struct StatusReport {
     pub probes: Vec<ProbeReport>,
     /// What cannot be seen.
     pub blind: Vec<String>,
-    /// What is not known: a kind of profile or `history`, and why, in one line.
+    /// What is not available: a kind of profile or `history`, and why, in one line.
     pub unsupported: Vec<(&'static str, String)>,
     /// Tables: name, used, bound.
     pub tables: Vec<(&'static str, u64, u64)>,
-    /// What the kernel reported of processes.
+    /// Counts of process events.
     pub process_events: Option<EventCounts>,
     /// What cannot be seen in processes, by reason.
     pub coverage: Vec<Processes>,
-    /// Calls of excluded processes on links that they share.
+    /// Calls of excluded processes on shared links.
     pub excluded_calls: u64,
-    /// What is excluded, with the number of running processes that it concerns.
+    /// Exclusions, with the number of running processes that each excludes.
     pub excluded: Vec<(Exclusion, u64)>,
-    /// Calls of processes that should be profiled and found no slot.
+    /// Calls of processes that should be profiled but found no slot.
     pub unseen_calls: u64,
-    /// What probes cost here.
+    /// Prices of probes on this machine.
     pub prices: PricesReport,
-    /// What uprobes will cost processes, by pid.
+    /// Forecast cost of uprobes, by pid.
     pub forecasts: Vec<(u32, Forecast)>,
-    /// What profiling has cost all processes together.
+    /// Cost of profiling all processes together.
     pub cost: Report,
-    /// The same, while CPU times have yet to be read.
+    /// As `cost`, before CPU times are read.
     pub(super) unread: UnreadCost,
     /// Processes whose memory has yet to be compared with what they hold.
     pub(super) compared: Vec<Compared>,
     /// CPU time of the daemon and of its guardian, nanoseconds.
     pub processor_ns: u64,
-    /// What of that it had used when it was ready, but for measuring prices.
+    /// The part of `processor_ns` that was used before the daemon was ready, without measuring
+    /// prices.
     pub starting_ns: u64,
-    /// Most samples in a second.
+    /// Limits of samples per second.
     pub limits: Limits,
-    /// Times that the worker took to answer, by question.
+    /// Times that the worker took to answer, by request.
     pub answers: Vec<(&'static str, Histogram)>,
     /// Times from an allocation to its sample in the store.
     pub delays: Histogram,
     /// How full the ring was, each time that the worker woke.
     pub ring_fill: Histogram,
-    /// Bytes that waited in it at the last of these times.
+    /// Bytes that waited in the ring at the last wake-up.
     pub ring_waiting_bytes: u64,
     /// Resident memory of the daemon; `None` if it could not be read.
     pub rss_bytes: Option<u64>,
 }
 
 impl StatusReport {
-    /// Reads the CPU time of the processes and the daemon's memory, away from the worker's thread.
+    /// Reads the CPU time of the processes and the daemon's memory; not on the worker's thread.
     pub(in crate::pipeline) fn read_processor(mut self) -> StatusReport {
         self.rss_bytes = memory::own_rss_bytes();
         self.cost = std::mem::take(&mut self.unread).read();
@@ -211,12 +213,12 @@ impl Worker {
     }
 
     fn probes(&self) -> Vec<ProbeReport> {
-        // With the slots of their processes.
+        // Each probe with the slots of its processes.
         let mut probes: Vec<(ProbeReport, Vec<u32>)> = Vec::new();
         let own = self.ingest.table.iter().flat_map(|(slot, profiled)| {
             profiled.allocators.iter().map(move |allocator| (Some((slot, profiled.pid)), allocator))
         });
-        // Links that processes share are there without any.
+        // Shared links exist without any process.
         for (of, allocator) in
             own.chain(self.links.shared.allocators().map(|shared| (None, shared)))
         {
@@ -259,7 +261,7 @@ impl Worker {
         with_hits.collect()
     }
 
-    /// What has no names or no unwind information because a bound was reached.
+    /// Modules without names or unwind information because a bound was reached.
     fn module_limits(&self) -> impl Iterator<Item = String> {
         let Counts { table_full, unopened, unheld, names_refused, no_room_for_sections } =
             self.ingest.modules.counts();

@@ -1,11 +1,12 @@
-//! A profile whose functions are summed here, over every stack, and of whose stacks only the largest are sent: what a terminal shows
-//! of a hundred thousand stacks is a few lines.
+//! A profile whose functions are summed in the daemon, over every stack. Only the largest stacks
+//! are sent: of a hundred thousand stacks, a terminal shows a few lines.
 
 use super::order::used;
 use sampler_common::estimate::{Confidence, Estimate, Method, Moments, Row, RowMoments};
 use sampler_common::profile::{Profile, Quantities, Quantity, summed};
 
-/// What functions need of a row: estimates without their intervals, which of weighted samples are sums. There are a hundred thousand rows, and none of these is sent.
+/// The estimates of a row that functions need, without intervals. For weighted samples these are
+/// sums. There may be a hundred thousand rows, and none of these estimates is sent.
 pub(super) fn sums(row: &Row, confidence: Confidence) -> Quantities {
     let sum = |of: fn(&RowMoments) -> &Moments| {
         let each = || row.strata().map(|(_, moments)| of(moments));
@@ -27,7 +28,8 @@ pub(super) fn sums(row: &Row, confidence: Confidence) -> Quantities {
     }
 }
 
-/// Sums the functions with most, puts the stacks that show the same together, and keeps the `top` ones (0: all) with their intervals.
+/// Sums the largest functions, merges stacks that look the same, and keeps the `top` stacks (0:
+/// all) with their intervals.
 pub(super) fn keep(profile: &mut Profile, functions: usize, top: usize) {
     profile.functions = Some(summed(profile, functions));
     profile.merge_paths(|of, row| sums(row, of.confidence));

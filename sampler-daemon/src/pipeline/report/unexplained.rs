@@ -1,8 +1,10 @@
-//! Anonymous memory that no block explains which is known to be held: what an allocator has that is not seen, among others.
+//! Anonymous memory that no held block explains: among others, memory of an allocator that is not
+//! seen.
 //!
-//! Of a process: unexplained = anonymous resident memory now − the same at the attach (or when its program was first looked at)
-//! − the upper end of what it holds. Blocks from before the attach that are freed make that smaller. It is reported where it is more than
-//! what allocators add to blocks.
+//! For a process: unexplained = anonymous resident memory now − the same at the attach (or when its
+//! program was first inspected) − the upper end of what it holds.
+//! Freed blocks from before the attach make the result smaller. It is reported if it exceeds the
+//! overhead of allocators.
 
 use crate::inspect::memory;
 use crate::pipeline::worker::Worker;
@@ -11,9 +13,10 @@ use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, RowMoments, weighted};
 use sampler_common::note::{Memory, Note};
 
-/// Less than this is not reported, bytes: stacks of threads, tables of allocators, data of libraries.
+/// Smaller amounts are not reported, bytes: stacks of threads, tables of allocators, data of
+/// libraries.
 const MIN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
-/// Part of what is held that headers, alignment and size classes may add to it.
+/// Part of held memory that headers, alignment and size classes may add to it.
 const MAX_OVERHEAD: f64 = 0.5;
 
 /// A process whose memory is to be compared with what it holds.
@@ -24,12 +27,12 @@ pub struct Compared {
     comm: String,
     /// Anonymous resident memory at the attach, bytes.
     before_bytes: u64,
-    /// Upper end of what it holds, bytes.
+    /// Upper end of what the process holds, bytes.
     held_bytes: f64,
 }
 
 impl Worker {
-    /// The running ones of these processes; none where nobody knows what is held.
+    /// The running ones of `processes`, to be compared; none if held memory is unknown.
     pub(super) fn compared(&self, processes: &[ProcessId]) -> Vec<Compared> {
         if self.is_held_unknown() {
             return Vec::new();
@@ -63,7 +66,8 @@ impl Compared {
     }
 }
 
-/// All that have such memory, the most first; `/proc` takes its time, so this is away from the worker's thread.
+/// The note on all processes with unexplained memory, largest first. Reading `/proc` takes a while,
+/// so it is not done on the worker's thread.
 pub(super) fn note(compared: &[Compared]) -> Option<Note> {
     let read = compared.iter().filter_map(|of| {
         let now_bytes = memory::anonymous_bytes(of.pid, of.start_ticks)?;

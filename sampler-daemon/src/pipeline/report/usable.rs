@@ -1,4 +1,4 @@
-//! How much larger than requested the blocks are that live samples stand for. Known of glibc's allocator only.
+//! How much larger than requested live blocks are. It is known for glibc's allocator only.
 
 use crate::inspect::usable::Blocks;
 use crate::pipeline::worker::Worker;
@@ -6,20 +6,20 @@ use crate::store::ProcessId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::estimate::ratio::RatioSums;
 
-/// Blocks looked at for one answer, over all its processes.
+/// Blocks that are read for one answer, over all its processes.
 const MAX_BLOCKS: usize = 4096;
 
-/// What was found in the headers of live blocks.
+/// Findings in the headers of live blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usable {
-    /// Usable to requested bytes.
+    /// Ratio of usable to requested bytes.
     pub sums: RatioSums,
     /// Headers that made no sense, or could not be read.
     pub refused: u64,
 }
 
 impl Usable {
-    /// Adds that of another process.
+    /// Adds the findings of another process.
     pub(super) fn add(&mut self, other: &Usable) {
         self.sums.add(&other.sums);
         self.refused += other.refused;
@@ -27,7 +27,8 @@ impl Usable {
 }
 
 impl Worker {
-    /// Of each of the processes that has one allocator, glibc's; of those that hold very much, a part of it.
+    /// The findings of each process whose only allocator is glibc's. Of processes that hold very
+    /// much, only a part is read.
     pub(super) fn usable(&self, processes: &[ProcessId]) -> FxHashMap<ProcessId, Usable> {
         let mut found: FxHashMap<ProcessId, Usable> = FxHashMap::default();
         let mut memories = FxHashMap::default();
@@ -49,7 +50,7 @@ impl Worker {
             }
         };
         let asked = entries.iter().filter(|(key, _)| memories.contains_key(&key.space.slot));
-        // Keys are hashed, so that the first ones are no particular ones.
+        // Keys are hashed, so the first ones are an arbitrary choice.
         for (key, entry) in asked.take(MAX_BLOCKS) {
             let (Some(live), Some(memory)) =
                 (self.ingest.live.get(entry.sample), memories.get(&key.space.slot))
@@ -58,7 +59,7 @@ impl Worker {
             };
             let Some(inclusion) = live.sample.inclusion() else { continue };
             let usable = memory.usable(key.pointer, entry.size);
-            // Freed while it was read: the header was another block's, or none.
+            // The block was freed while it was read: the header was another block's, or none.
             if !self.kernel.live.holds(key, entry.sample) {
                 continue;
             }

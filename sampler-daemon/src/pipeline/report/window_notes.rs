@@ -15,7 +15,8 @@ struct Coverage {
     all: u64,
     /// Processes with fewer than [`MIN_WINDOWS`] windows, and their ticks.
     few: (u32, u64),
-    /// Windows that are missing in the process that has the fewest, and the CPU time that they take, nanoseconds; of running processes.
+    /// Windows that the process with the fewest lacks, and the CPU time that they need,
+    /// nanoseconds; of running processes.
     missing: Option<(u32, f64)>,
     /// Processes that exited before a window was planned, and their ticks.
     unplanned: (u32, u64),
@@ -49,7 +50,7 @@ impl Coverage {
         }
     }
 
-    /// The notes, where a tick is so many nanoseconds of a program's own time.
+    /// The notes. A tick is `tick_ns` nanoseconds of a program's own time.
     fn notes(&self, budget: Budget, tick_ns: f64) -> Vec<Note> {
         let own_ns = |ticks: u64| ticks as f64 * tick_ns;
         let times = [self.seen * tick_ns, own_ns(self.all)];
@@ -72,7 +73,8 @@ impl Coverage {
     }
 }
 
-/// The share of its own time that code may take which no window has, at a confidence of 95 %.
+/// The share of its own time that code may take without falling into any window, at a confidence of
+/// 95 %.
 fn may_be_missed(windows: u32) -> f64 {
     1.0 - 0.05f64.powf(f64::from(windows).recip())
 }
