@@ -1,7 +1,8 @@
 //! Which requests are answered, and how many large ones at a time.
 //!
-//! A profile of all stacks takes up to 100 MB from its assembly until its client has read it. So only a few of them are made at a time, and each keeps its
-//! place until the client has read it. Small answers (status, processes) never wait for large ones.
+//! A profile of all stacks takes up to 100 MB from its assembly until its client has read it.
+//! So only a few are made at a time, and each keeps its place until the client has read it. Small
+//! answers (status, processes) never wait for large ones.
 
 use super::connection::{Client, Delivery};
 use crate::token::{Token, TokenError};
@@ -18,14 +19,14 @@ use tower::{Layer, Service};
 
 /// Large answers that are made or read at a time.
 const MAX_LARGE_ANSWERS: usize = 2;
-/// Requests for large answers that wait for their turn; further ones are refused.
+/// Requests for large answers that wait for their turn. Further ones are refused.
 const MAX_WAITING: usize = 64;
-/// Streams (`WatchProfile`, `StreamSamples`) at a time; further ones are refused.
+/// Streams (`WatchProfile`, `StreamSamples`) at a time. Further ones are refused.
 const MAX_STREAMS: usize = 64;
 /// Methods whose answers are large.
 const LARGE: [&str; 4] = ["/GetProfile", "/GetLifetimes", "/GetLeaks", "/Compare"];
 
-/// The places for what takes memory.
+/// The places of answers that need much memory.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     large: Arc<Semaphore>,
@@ -42,10 +43,10 @@ impl Places {
         }
     }
 
-    /// A place for one large answer, as soon as there is one.
+    /// A place for one large answer, as soon as one is free.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` if too many wait.
+    /// `RESOURCE_EXHAUSTED` if too many requests wait.
     pub(super) async fn large_answer(&self) -> Result<OwnedSemaphorePermit, Status> {
         let waiting = Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!(
@@ -61,7 +62,7 @@ impl Places {
     /// A place for a stream.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` if all are taken.
+    /// `RESOURCE_EXHAUSTED` if all places are taken.
     pub(super) fn stream(&self) -> Result<OwnedSemaphorePermit, Status> {
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!(
@@ -75,7 +76,7 @@ impl Places {
 #[derive(Clone)]
 pub(super) struct AdmissionLayer {
     pub(super) places: Places,
-    /// What a client must know; `None`: whoever can connect may ask.
+    /// The token that a request needs; `None`: all clients that can connect are admitted.
     pub(super) token: Option<Token>,
 }
 
@@ -109,7 +110,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let waiting = self.inner.clone();
-        // The one that is ready is used; its copy becomes ready later.
+        // The inner service that is ready is used; its copy becomes ready later.
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let layer = self.layer.clone();
         let admitted = layer.admit(&request);
@@ -133,7 +134,7 @@ where
 }
 
 impl AdmissionLayer {
-    /// Whose request it is, if it is to be answered.
+    /// The client of a request, if the request is to be answered.
     fn admit(&self, request: &Request<Body>) -> Result<Client, Status> {
         let client = request.extensions().get::<Client>();
         let client = client.ok_or_else(|| Status::internal("a request without a connection"))?;
@@ -161,7 +162,7 @@ fn check_token(request: &Request<Body>, token: &Token) -> Result<(), Status> {
     })
 }
 
-/// What a large answer holds until the client has read it.
+/// Resources that a large answer holds until the client has read it.
 pub(super) struct Unread {
     client: Client,
     place: Option<OwnedSemaphorePermit>,
@@ -169,12 +170,12 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Of an answer that is made already.
+    /// The state of an answer that is made already.
     pub(super) fn new(client: Client, place: OwnedSemaphorePermit) -> Unread {
         Unread { client, place: Some(place), delivery: None }
     }
 
-    /// The answer is handed to the connection.
+    /// Marks the answer as handed to the connection.
     pub(super) fn hand_over(&mut self) {
         self.delivery = Some(self.client.begin_delivery());
     }

@@ -1,14 +1,19 @@
-//! What gRPC clients send as `:authority` over a Unix socket, made one that HTTP allows.
+//! Rewrites the `:authority` that gRPC clients send over a Unix socket into one that HTTP allows.
 //!
-//! A Unix socket has no host name. gRPC's core (C++, Python, Ruby) sends the socket's path with `%2F` for each slash, others
-//! send the path as it is. h2 refuses both as malformed, and has no setting for it (hyperium/h2#487).
-//! Nobody reads the authority here: its bytes that a host name cannot have become `-` before h2 reads them.
+//! A Unix socket has no host name. gRPC's core (C++, Python, Ruby) sends the socket's path with
+//! `%2F` for each slash, others
+//! send the path unchanged. h2 refuses both as malformed, and has no setting for it
+//! (hyperium/h2#487).
+//! samplerd does not use the authority. So each byte of it that a host name cannot have is replaced
+//! by `-` before h2 reads it.
 //!
-//! The length stays, and so do frames and the dynamic table of HPACK. Of a header block only the borders of its
-//! fields are read (RFC 9113, section 6.2; RFC 7541, section 6). Strings in Huffman code are left alone: the clients that use it
+//! The length stays, and so do frames and the dynamic table of HPACK. Of a header block only the
+//! borders of its
+//! fields are read (RFC 9113, section 6.2; RFC 7541, section 6). Strings in Huffman code are left
+//! alone: the clients that use it
 //! send `localhost`.
 
-/// `PRI * HTTP/2.0`, and so on: what every connection begins with.
+/// Length of the preface of every connection: `PRI * HTTP/2.0`, and so on.
 const PREFACE_BYTES: usize = 24;
 const FRAME_HEADER_BYTES: usize = 9;
 /// Frame types.
@@ -17,53 +22,54 @@ const CONTINUATION: u8 = 9;
 /// Flags of a HEADERS frame.
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
-/// Stream dependency and weight, which such a frame begins with.
+/// Length of the stream dependency and weight at the start of a PRIORITY frame.
 const PRIORITY_BYTES: usize = 5;
 /// Index of `:authority` in the static table.
 const AUTHORITY_INDEX: u8 = 1;
 const AUTHORITY: &[u8] = b":authority";
-/// Bit of a string's length that says that it is in Huffman code.
+/// Bit of a string's length that marks Huffman code.
 const HUFFMAN: u8 = 0x80;
-/// A string's length that goes on in further bytes.
+/// Value of a string's length that continues in further bytes.
 const LONG: u8 = 0x7f;
 
-/// How far the frames of a connection have been read, wherever reads end.
+/// How far the frames of a connection have been read. A read may end anywhere.
 pub(super) struct Authorities {
     frame: Frame,
     field: Field,
 }
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 enum Frame {
-    /// So many bytes of no interest, and then a frame's header, or what is left of a header block.
+    /// `bytes` bytes that are skipped, and then a frame's header, or the `block` bytes that remain
+    /// of a header block.
     Other { bytes: usize, block: usize },
-    /// Of a frame's header, of which so many bytes are there.
+    /// A frame's header, and how many of its bytes have been read.
     Header([u8; FRAME_HEADER_BYTES], usize),
-    /// So many of a header block.
+    /// Remaining bytes of a header block.
     Block(usize),
-    /// Nothing that is read here: a padded header block has been.
+    /// Unread until the end: a padded header block has come.
     Unread,
 }
 
-/// What the next byte of a header block is.
+/// The kind of the next byte of a header block.
 #[derive(Clone, Copy)]
 enum Field {
-    /// The first one of a field.
+    /// The first byte of a field.
     First,
-    /// One more of the index of a name, or of a whole field.
+    /// A further byte of the index of a name, or of a whole field.
     Index(Option<Text>),
-    /// The first one of a string's length.
+    /// The first byte of a string's length.
     Length(Text),
-    /// One more of it.
+    /// A further byte of a string's length.
     Longer { of: Text, huffman: bool, length: usize, shift: u32 },
-    /// One of so many of the string.
+    /// A byte of a string, with the number of bytes left.
     Text { of: Text, huffman: bool, left: usize },
 }
 
 /// A string of a field.
 #[derive(Clone, Copy)]
 enum Text {
-    /// A name, so many bytes of which are those of `:authority`; `None`: another one.
+    /// A name, with the number of its bytes that equal `:authority`; `None`: another name.
     Name(Option<usize>),
     /// The value of `:authority`.
     Authority,
@@ -78,7 +84,7 @@ impl Default for Authorities {
 }
 
 impl Authorities {
-    /// Rewrites what the client sends next.
+    /// Rewrites the next bytes of the client.
     pub(super) fn rewrite(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let used = match &mut self.frame {
@@ -112,7 +118,7 @@ impl Authorities {
         }
     }
 
-    /// A frame begins with this header.
+    /// Begins a frame with this header.
     fn begin(&mut self, [high, middle, low, kind, flags, ..]: [u8; FRAME_HEADER_BYTES]) {
         let length = u32::from_be_bytes([0, high, middle, low]) as usize;
         self.frame = match kind {
@@ -139,7 +145,7 @@ impl Frame {
 }
 
 impl Field {
-    /// What is expected behind `byte`, which is rewritten where it is one of an authority.
+    /// The kind of the byte after `byte`. A `byte` of an authority is rewritten.
     fn read(self, byte: &mut u8) -> Field {
         match self {
             Field::First => Field::after_first(*byte),
@@ -167,7 +173,8 @@ impl Field {
         }
     }
 
-    /// An indexed field, a literal with a name that is indexed or follows, or a new size of the table.
+    /// After the first byte of an indexed field, a literal with an indexed or following name, or a
+    /// new table size.
     fn after_first(byte: u8) -> Field {
         let (mask, is_literal) = match byte.leading_zeros() {
             0 => (0x7f, false),
@@ -189,7 +196,8 @@ impl Field {
         }
     }
 
-    /// A string of which so much is left; at its end its value or another field.
+    /// The state with `left` bytes of a string left. At its end, its value or another field
+    /// follows.
     fn of_text(of: Text, huffman: bool, left: usize) -> Field {
         match of {
             _ if left > 0 => Field::Text { of, huffman, left },
@@ -201,7 +209,7 @@ impl Field {
 }
 
 impl Text {
-    /// The string behind one of its bytes.
+    /// The state of the string after one of its bytes.
     fn read(self, byte: &mut u8, huffman: bool) -> Text {
         match self {
             Text::Name(same) => {
@@ -229,7 +237,7 @@ mod tests {
         [&length[..], &[kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    /// What h2 reads of a connection with these frames, wherever its reads end.
+    /// The bytes that h2 reads of a connection with these frames, wherever its reads end.
     fn read(frames: &[u8]) -> Vec<u8> {
         let whole = [&[b'%'; PREFACE_BYTES][..], frames].concat();
         let rewritten = |pieces: usize| {
@@ -266,7 +274,7 @@ mod tests {
             let more = text.len() - usize::from(LONG);
             [&[LONG, (more & 0x7f) as u8 | 0x80, (more >> 7) as u8], text.as_bytes()].concat()
         };
-        // Behind a new size of the table, a long index, and names that are alike; with the index of `:authority`.
+        // After a new table size, a long index, and similar names; with the index of `:authority`.
         let before =
             b"\x3f\xe1\x1f\xff\x80\x01\x0f\x10\x03a/b\x00\x0b:authority2\x02//\x10\x05:auth\x01/";
         for first in [0x41, 0x01, 0x11] {

@@ -1,4 +1,4 @@
-//! `Compare`: two profiles of this daemon, and what of their difference is more than chance.
+//! `Compare`: compares two profiles of this daemon, and finds which differences exceed chance.
 
 use super::service::{Service, request};
 use super::v1;
@@ -7,7 +7,7 @@ use sampler_common::estimate::Difference;
 use sampler_common::profile::Profile;
 use tonic::Status;
 
-/// The comparison that was asked for.
+/// The requested comparison.
 pub(super) async fn comparison(
     service: &Service,
     wire: v1::CompareRequest,
@@ -26,7 +26,7 @@ pub(super) async fn comparison(
         b: &b,
         confidence,
         per_second: wire.per_second,
-        // What is sampled by one daemon has the pids and times that it says.
+        // Pids and times of one daemon are reliable.
         independent: false,
     };
     let comparison =
@@ -34,7 +34,7 @@ pub(super) async fn comparison(
     Ok(to_wire(&comparison, wire.top as usize))
 }
 
-/// Both profiles, whole; windows that were asked for apart are.
+/// Both profiles, complete. Requested windows that do not overlap stay separate.
 async fn profiles(
     service: &Service,
     a: v1::GetProfileRequest,
@@ -43,7 +43,7 @@ async fn profiles(
     let [a, b] = [a, b].map(|of| v1::GetProfileRequest { top: 0, ..of });
     let mut made =
         [service.profile(request(a.clone())?).await?, service.profile(request(b.clone())?).await?];
-    // Without an end it reaches until now, which no other begins behind.
+    // A window without an end reaches until now. No other window begins after that.
     let asked = |of: &v1::GetProfileRequest| match of.until_unix_ns {
         0 => [of.since_unix_ns, u64::MAX],
         until => [of.since_unix_ns, until],

@@ -1,7 +1,8 @@
-//! A connection of a client: who the client is, and when samplerd closes it.
+//! A connection of a client: who the client is, and when samplerd closes the connection.
 //!
-//! Two kinds of clients are dropped: those whose first request is not admitted in time, and those that do not read an answer. So neither
-//! descriptors nor memory can be held by somebody who only waits.
+//! Two kinds of clients are dropped: those whose first request is not admitted in time, and those
+//! that do not read an answer.
+//! So a client that only waits can hold neither descriptors nor memory.
 
 use super::authority::Authorities;
 use crate::accept::bounded;
@@ -17,26 +18,28 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::transport::server::Connected;
 
-/// Connections at a time; further clients wait to be accepted.
+/// Connections at a time. Further clients wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;
 /// Period of the checks of a connection.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
-/// Longest time from a connection to its first admitted request over TCP, where anybody can connect.
+/// Longest time from a connection to its first admitted request over TCP, where any local user can
+/// connect.
 const TCP_ADMISSION: Duration = Duration::from_secs(5);
-/// The same over a Unix socket, whose permissions say who can connect.
+/// Longest time from a connection to its first admitted request over a Unix socket, whose
+/// permissions limit who can connect.
 const UNIX_ADMISSION: Duration = Duration::from_secs(60);
 /// Longest time for which a client may leave an answer unread.
 const DELIVERY: Duration = Duration::from_secs(30);
 
-/// A kind of stream over which clients come.
+/// A kind of stream of clients.
 pub(super) trait ClientStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// Longest time from a connection to its first admitted request.
     const ADMISSION: Duration;
 
-    /// Effective user id of the client, where the kernel knows it (`SO_PEERCRED` of unix(7)).
+    /// Effective user id of the client, if the kernel knows it (`SO_PEERCRED` of unix(7)).
     fn user(&self) -> Option<u32>;
 
-    /// What rewrites the authorities that clients send, where they may be paths.
+    /// Rewrites the authorities that clients send, on streams where these may be paths.
     fn authorities() -> Option<Authorities>;
 }
 
@@ -73,12 +76,13 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A request of this client was admitted: the connection may stay.
+    /// Marks that a request of this client was admitted: the connection may stay.
     pub(super) fn admit(&self) {
         self.lease.state().is_admitted = true;
     }
 
-    /// An answer is handed to the connection; the guard is dropped when the connection asks for more.
+    /// Marks an answer as handed to the connection. The guard is dropped when the connection asks
+    /// for more.
     pub(super) fn begin_delivery(&self) -> Delivery {
         let begun = Instant::now();
         self.lease.state().deliveries.push(begun);
@@ -113,7 +117,7 @@ struct Lease {
 #[derive(Debug, Default)]
 struct LeaseState {
     is_admitted: bool,
-    /// When each answer that is not read yet was handed over.
+    /// When each unread answer was handed over.
     deliveries: Vec<Instant>,
 }
 
@@ -126,7 +130,7 @@ impl Lease {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the connection is to be closed at `now`, if it is.
+    /// Why the connection is to be closed at `now`; `None` if it stays.
     fn ended(&self, now: Instant) -> Option<&'static str> {
         let state = self.state();
         let is_late = |begun: &Instant| now.saturating_duration_since(*begun) > DELIVERY;
@@ -158,7 +162,7 @@ impl<S: ClientStream> Connection<S> {
     }
 }
 
-/// Connections from accepted streams, so many at a time.
+/// Connections from accepted streams, at most [`MAX_CONNECTIONS`] at a time.
 pub(super) fn connections<S: ClientStream>(
     accepted: impl Stream<Item = io::Result<S>>,
 ) -> impl Stream<Item = io::Result<Connection<S>>> {

@@ -1,7 +1,7 @@
-//! Between the protocol's profile and [`sampler_common::profile::Profile`], both ways.
+//! Conversion between the protocol's profile and [`sampler_common::profile::Profile`], both ways.
 //!
-//! What is made here is right by construction; what comes over the network is checked before anything
-//! indexes with it or calculates with it.
+//! Profiles made here are correct by construction. Profiles from the network are checked before
+//! their numbers are used as indices or in calculations.
 
 mod clusters;
 pub mod cost;

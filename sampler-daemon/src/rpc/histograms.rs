@@ -3,7 +3,7 @@
 use super::v1;
 use crate::pipeline::Histogram;
 
-/// Those of the daemon.
+/// The daemon's histograms.
 pub(super) fn all(
     answers: &[(&'static str, Histogram)],
     delays: &Histogram,

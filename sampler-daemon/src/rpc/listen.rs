@@ -1,4 +1,5 @@
-//! Where the API is served: a Unix socket, or TCP on loopback; and who can connect to the socket.
+//! Where the API is served: on a Unix socket, or on TCP on loopback. And who can connect to the
+//! socket.
 
 use crate::run_directory;
 use std::fmt;
@@ -10,9 +11,9 @@ use std::str::FromStr;
 use std::{fs, io};
 use tokio::net::{TcpListener, UnixListener};
 
-/// Where `samplerd` listens and `sampler` connects if nothing else is said.
+/// The default address: `samplerd` listens on it, and `sampler` connects to it.
 pub const DEFAULT: &str = "unix:/run/sampler/samplerd.sock";
-/// Bytes of a Unix socket's path, without the nul behind it.
+/// Bytes of a Unix socket's path without its terminating nul.
 const LONGEST_PATH: usize = 107;
 
 /// An address to listen on.
@@ -54,7 +55,7 @@ impl FromStr for Address {
 /// The path of a Unix socket.
 ///
 /// # Errors
-/// One line, if the kernel has no room for it (`sun_path` of unix(7)).
+/// One line, if the path does not fit into `sun_path` of unix(7).
 pub fn socket_path(path: &str) -> Result<PathBuf, String> {
     match path.len() {
         0..=LONGEST_PATH => Ok(path.into()),
@@ -76,7 +77,7 @@ impl fmt::Display for Address {
 /// A bound listener.
 #[derive(Debug)]
 pub enum Listener {
-    /// On a Unix socket, which is removed when this is dropped.
+    /// On a Unix socket, which is removed on drop.
     Unix(UnixListener, SocketFile),
     /// On TCP.
     Tcp(TcpListener),
@@ -85,18 +86,18 @@ pub enum Listener {
 /// Who can connect to a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Permission bits; whoever can write to the socket can connect (unix(7)).
+    /// Permission bits; clients with write permission can connect (unix(7)).
     pub mode: u32,
-    /// Group of the socket; `None`: that of samplerd.
+    /// Group of the socket; `None`: the group of samplerd.
     pub group: Option<u32>,
 }
 
 impl Access {
-    /// Only the user of samplerd.
+    /// Access for the user of samplerd only.
     pub const OWNER: Access = Access { mode: 0o600, group: None };
 }
 
-/// A socket in the file system; removed when dropped, unless something else is there by then.
+/// A socket in the file system. It is removed on drop, unless the path is another file by then.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -113,7 +114,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // Gone already is as good.
+            // It is no error if the file is gone already.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -125,7 +126,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 impl Listener {
-    /// Binds. Takes over a socket that nobody listens on any more.
+    /// Binds. A socket on which no process listens any more is replaced.
     ///
     /// # Errors
     /// One line, with the remedy.
@@ -153,7 +154,7 @@ impl Listener {
         }
     }
 
-    /// The address in force (a TCP port of 0 has become a real one).
+    /// The actual address (a TCP port of 0 has become a real one).
     pub fn address(&self) -> io::Result<Address> {
         match self {
             Listener::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
@@ -162,10 +163,10 @@ impl Listener {
     }
 }
 
-/// Makes room for the socket, or says who has it.
+/// Makes room for the socket; an error names the process that has it.
 fn prepare(path: &Path, address: &Address) -> Result<(), String> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        // Only our own default place is made; a typing error must not make directories.
+        // Only the default directory is made: a typing error must not make directories.
         if address.to_string() == DEFAULT {
             run_directory::make()
                 .map_err(|error| format!("make {}: {error}", directory.display()))?;
@@ -195,14 +196,14 @@ fn prepare(path: &Path, address: &Address) -> Result<(), String> {
     fs::remove_file(path).map_err(|error| format!("remove the stale {}: {error}", path.display()))
 }
 
-/// Binds under a name of our own, closes it to others, then gives it its real name: at no moment can
+/// Binds under a private name, sets the permissions, then renames the socket. At no moment can
 /// anybody else connect.
 fn bind_private(path: &Path, access: Access) -> io::Result<UnixListener> {
     let mut private = path.as_os_str().to_owned();
     private.push(format!(".{}", std::process::id()));
     let private = PathBuf::from(private);
     let listener = UnixListener::bind(&private)?;
-    // The owner first, since a change of it may clear mode bits.
+    // The owner is set first, since a change of the owner may clear mode bits.
     let named = std::os::unix::fs::lchown(&private, None, access.group)
         .and_then(|()| fs::set_permissions(&private, fs::Permissions::from_mode(access.mode)))
         .and_then(|()| fs::rename(&private, path));

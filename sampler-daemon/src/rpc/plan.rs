@@ -1,9 +1,9 @@
-//! `Plan`: arithmetic, the same that `sampler plan` does without a daemon.
+//! `Plan`: arithmetic, as in `sampler plan` without a daemon.
 
 use super::v1;
 use sampler_common::estimate::{Confidence, DomainError, Edges, Estimate, Plan, failed_trials};
 
-/// What the interval will give, or what is wrong with the numbers.
+/// What the interval will give, or which number is wrong.
 pub(super) fn plan(
     of: &v1::PlanRequest,
     confidence: Confidence,

@@ -250,7 +250,7 @@ fn totals(of: &ProcessSums) -> v1::Quantities {
 
 fn memory(of: &ProcessSums) -> Option<v1::Memory> {
     let Memory { rss_bytes, anonymous_bytes, heap_bytes } = of.memory?;
-    // No block is smaller than what was asked for.
+    // No block is smaller than its requested size.
     let usable = of.usable.sums.ratio(1.0, Confidence::DEFAULT);
     Some(v1::Memory {
         rss_bytes,

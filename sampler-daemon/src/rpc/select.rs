@@ -1,10 +1,10 @@
-//! Selectors from the protocol.
+//! Converts selectors from the protocol.
 
 use super::v1;
 use crate::pipeline::{GroupBy, ListRequest};
 use crate::store::{Criterion, Selector};
 
-/// What a request chooses: its selector, with the pids that it names besides.
+/// The selector of a request, with the additional pids of the request.
 pub(super) fn selector(wire: Option<v1::ProcessSelector>, pids: &[u32]) -> Selector {
     let wire = wire.unwrap_or_default();
     let pids = pids.iter().chain(&wire.pids).map(|pid| Criterion::Pid(*pid));
@@ -14,7 +14,7 @@ pub(super) fn selector(wire: Option<v1::ProcessSelector>, pids: &[u32]) -> Selec
     Selector { criteria: pids.chain(comms).chain(exes).chain(cgroups).collect() }
 }
 
-/// Which processes are to be listed, and how.
+/// The requested list of processes.
 pub(super) fn list(wire: v1::ListProcessesRequest) -> Result<ListRequest, String> {
     let group_by = match wire.group_by.as_str() {
         "" => None,

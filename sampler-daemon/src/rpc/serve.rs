@@ -17,16 +17,17 @@ use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-/// How long the worker may be busy with one thing before health says that nothing is served.
+/// How long the worker may be busy with one thing before health reports that nothing is served.
 const STALL: Duration = Duration::from_secs(5);
-/// A client that answers no HTTP/2 ping for twice this time is gone.
+/// Ping period. A client that answers no HTTP/2 ping for twice this time is gone.
 const PING_PERIOD: Duration = Duration::from_secs(20);
 /// Requests of one connection at a time.
 const MAX_REQUESTS_PER_CONNECTION: u32 = 64;
 /// Most bytes of a request's headers.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 
-/// Serves until `shutdown` completes; streams that are open then are cut. With a token, only requests that have it are answered.
+/// Serves until `shutdown` completes, and then cuts open streams. With a token, only requests with
+/// the token are answered.
 pub async fn serve(
     listener: Listener,
     profiler: Profiler,
@@ -41,7 +42,7 @@ pub async fn serve(
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(super::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // By itself each version of reflection names and describes no version but its own.
+            // By default each version of reflection names and describes no version but its own.
             .register_encoded_file_descriptor_set(tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(
                 tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
@@ -59,7 +60,7 @@ pub async fn serve(
         .add_service(reflection().build_v1().context("build the reflection service")?)
         .add_service(reflection().build_v1alpha().context("build the reflection service")?)
         .add_service(SamplerServer::new(Service::new(profiler, names, exports, places)));
-    // Dropping the server cuts open streams; waiting for them would wait for ever.
+    // The server is dropped, which cuts open streams: waiting for streams would never end.
     let serving = async {
         match listener {
             Listener::Unix(listener, _file) => {
@@ -77,7 +78,8 @@ pub async fn serve(
     }
 }
 
-/// Says for ever whether the worker answers: of our service, and of the server as a whole, which is nothing without it.
+/// Reports for ever whether the worker answers: for our service, and for the server as a whole,
+/// which is useless without our service.
 async fn report_health(health: HealthReporter, profiler: Profiler) {
     let set = async |status| {
         for service in ["", SamplerServer::<Service>::NAME] {

@@ -21,7 +21,7 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 /// Period of `WatchProfile` if none is asked for.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
 
-/// Answers from the worker and the symbolizer.
+/// Answers requests with the worker and the symbolizer.
 #[derive(Clone)]
 pub(super) struct Service {
     profiler: Profiler,
@@ -54,19 +54,20 @@ pub(super) fn answer<T>(answer: Result<Result<T, String>, Stopped>) -> Result<T,
         .map_err(Status::invalid_argument)
 }
 
-/// Who asks; the layer in front of the service knows the client of every request.
+/// The client of a request. The layer in front of the service attaches it to every request.
 fn client<T>(request: &Request<T>) -> Result<Client, Status> {
     let client = request.extensions().get::<Client>().cloned();
     client.ok_or_else(|| Status::internal("a request without a connection"))
 }
 
-/// The user whose processes alone the client may change; `None`: root, samplerd's own user and whoever has the token change all.
+/// The user whose processes alone the client may change; `None`: any. Root, samplerd's own user and
+/// clients with the token may change all.
 fn restricted_to(client: &Client) -> Option<u32> {
     let own = rustix::process::geteuid().as_raw();
     client.user.filter(|user| *user != 0 && *user != own)
 }
 
-/// 0 is the default.
+/// The confidence; 0 is the default.
 fn confidence(level: f64) -> Result<Confidence, Status> {
     match level {
         0.0 => Ok(Confidence::DEFAULT),
@@ -95,7 +96,7 @@ pub(super) fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Sta
     Ok(ProfileRequest { kind, selector, confidence, estimator, top, functions, scope })
 }
 
-/// Which part is asked for; 0 is no limit.
+/// The requested part of the data; 0 is no limit.
 fn scope(wire: &v1::GetProfileRequest) -> Result<Scope, String> {
     let given = |value: u64| Some(value).filter(|value| *value > 0);
     let window = match (given(wire.since_unix_ns), given(wire.until_unix_ns), given(wire.last_ns)) {

@@ -17,15 +17,16 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-/// Samples that wait for a slow client; behind them the broadcast drops, and counts, the oldest.
+/// Samples that wait for a slow client. At this bound the broadcast drops, and counts, the oldest.
 const SAMPLE_BACKLOG: usize = 1024;
-/// Samples named in one go.
+/// Samples that are symbolized in one batch.
 const BATCH: usize = 256;
 
 pub(super) type Profiles = Pin<Box<dyn Stream<Item = Result<v1::Profile, Status>> + Send>>;
 pub(super) type Samples = ReceiverStream<Result<v1::Sample, Status>>;
 
-/// A profile every `period`, the first at once. The next one is made when the client has read the last one.
+/// A profile every `period`, the first at once. The next one is made when the client has read the
+/// last one.
 ///
 /// # Errors
 /// If too many streams are open.
@@ -43,20 +44,21 @@ pub(super) fn profiles(
     Ok(Box::pin(unfold(watch, Watch::next)))
 }
 
-/// A client that watches.
+/// The state of one client's `WatchProfile`.
 struct Watch {
     service: Service,
     client: Client,
     request: ProfileRequest,
     ticks: Interval,
-    /// The place of the last profile, which the connection has and may not have sent.
+    /// The place of the last profile, which the connection has, but may not have sent.
     unread: Option<Unread>,
     has_failed: bool,
     _place: OwnedSemaphorePermit,
 }
 
 impl Watch {
-    /// The next profile. The connection asks for it when it has sent most of the last one; a failure is the last answer.
+    /// The next profile. The connection asks for it when it has sent most of the last one. A
+    /// failure is the last answer.
     async fn next(mut self) -> Option<(Result<v1::Profile, Status>, Watch)> {
         self.unread = None;
         if self.has_failed {
@@ -78,7 +80,8 @@ impl Watch {
     }
 }
 
-/// Every sample of the processes that `selector` chooses, those to come included. A task feeds it, and ends when its client goes away; it has the stream's `place`.
+/// Every sample of the processes that `selector` chooses, also of later processes. A task feeds the
+/// stream and ends when the client goes away; the task holds the stream's `place`.
 pub(super) fn samples(
     profiler: Profiler,
     selector: Selector,

@@ -1,4 +1,4 @@
-//! What was seen in windows, both ways.
+//! Conversion of windows to the protocol's form, and back.
 
 use super::from_wire::{Within, check_index};
 use super::number::number;
@@ -6,7 +6,7 @@ use crate::rpc::v1;
 use sampler_common::estimate::{Cluster, Clusters, Reference, Row};
 use sampler_common::windows::MAX_GROUPS;
 
-/// What a row has in groups of windows.
+/// The sums of a row in groups of windows.
 pub(super) fn row_to_wire(row: &Row) -> Vec<v1::ClusterSum> {
     let sum = |(process, group, [bytes, objects]): (u32, u16, [f64; 2])| v1::ClusterSum {
         process,
@@ -31,7 +31,7 @@ pub(super) fn reference_to_wire(reference: &Reference) -> Vec<v1::Clusters> {
     reference.clusters.iter().map(process).collect()
 }
 
-/// Adds what a row has in groups of windows.
+/// Adds the sums of a row in groups of windows.
 pub(super) fn row(
     of: &[v1::ClusterSum],
     reference: &Reference,

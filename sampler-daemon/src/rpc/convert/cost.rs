@@ -1,11 +1,11 @@
-//! Costs and prices in the protocol's form, and back.
+//! Conversion of costs and prices to the protocol's form, and back.
 
 use crate::pipeline::PricesReport;
 use crate::rpc::v1;
 use sampler_common::cost::{Measured, Placed, Program, Range, Report, Spent, Tariff};
 use sampler_common::estimate::Confidence;
 
-/// The protocol's form of a figure.
+/// The protocol's form of a number with its interval.
 pub fn interval(Range { value, low, high }: Range) -> v1::Interval {
     v1::Interval { value, low, high }
 }

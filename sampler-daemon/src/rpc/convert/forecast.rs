@@ -1,4 +1,4 @@
-//! Forecasts of costs in the protocol's form, and back.
+//! Conversion of forecasts of costs to the protocol's form, and back.
 
 use super::cost;
 use crate::rpc::v1;
@@ -24,7 +24,7 @@ pub fn to_wire(pid: u32, of: &Forecast) -> v1::CostForecast {
 /// A forecast from the protocol, with its pid.
 ///
 /// # Errors
-/// One line, if its interval makes no sense.
+/// One line, if the forecast's interval makes no sense.
 pub fn from_wire(of: &v1::CostForecast) -> Result<(u32, Forecast), String> {
     let range = of.spent_ns_per_second.map(|of| Range::checked(of.value, of.low, of.high));
     let injection = match &of.injection {

@@ -1,4 +1,5 @@
-//! From the protocol, checked: an index out of range or a number that is none is an error that names it.
+//! Conversion from the protocol, with checks. The error for an index out of range, or for an
+//! invalid number, names it.
 
 use super::cost;
 use super::number::{number, quantity};
@@ -13,10 +14,10 @@ use sampler_common::profile::{
 use sampler_common::sampling::Strategy;
 use std::collections::HashSet;
 
-/// A profile from the protocol; what came over the network is checked (indices, numbers).
+/// A profile from the protocol; indices and numbers from the network are checked.
 ///
-/// The error is one line for people. Every [`sampler_common::estimate::Estimate`] gets the profile's confidence and its moments'
-/// number of samples.
+/// The error is one line for people. Every [`sampler_common::estimate::Estimate`] gets the
+/// profile's confidence and the number of samples of its moments.
 pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
     let kind = match profile.kind() {
         v1::Kind::Alloc => Kind::Alloc,
@@ -89,7 +90,7 @@ fn process_name(of: v1::ProcessName) -> (u32, ProcessName) {
     (of.pid, ProcessName { comm: of.comm, exe: of.exe })
 }
 
-/// 0 and 0 are none.
+/// The window; 0 and 0 are no window.
 fn window(start_unix_ns: u64, end_unix_ns: u64) -> Result<Option<Window>, String> {
     if start_unix_ns > end_unix_ns {
         return Err(format!("window {start_unix_ns} ends before it begins, at {end_unix_ns}"));
@@ -113,7 +114,7 @@ pub fn quantities_from_wire(
     })
 }
 
-/// The strategies by name, each once.
+/// The strategies by name; each occurs once.
 fn strategies(names: &str) -> Result<Vec<Strategy>, String> {
     let mut strategies = Vec::new();
     for name in names.split(',').filter(|name| !name.is_empty()) {
@@ -125,7 +126,7 @@ fn strategies(names: &str) -> Result<Vec<Strategy>, String> {
     Ok(strategies)
 }
 
-/// The estimator by name; [`POINTS`] if and only if there is a stride among the strategies.
+/// The estimator by name; [`POINTS`] if and only if a stride is among the strategies.
 fn estimator(name: &str, strategies: &[Strategy]) -> Result<Estimator, String> {
     let points = strategies.contains(&Strategy::Stride);
     match Estimator::from_name(name) {
@@ -137,7 +138,7 @@ fn estimator(name: &str, strategies: &[Strategy]) -> Result<Estimator, String> {
     }
 }
 
-/// Says where in the profile an error lies.
+/// Adds to an error where in the profile it lies.
 pub(super) trait Within<T> {
     fn within(self, place: &str) -> Result<T, String>;
 }
@@ -148,7 +149,7 @@ impl<T> Within<T> for Result<T, String> {
     }
 }
 
-/// Converts a list; an error names the entry.
+/// Converts a list. An error names the entry.
 pub(super) fn each<T, U>(
     list: Vec<T>,
     name: &str,
@@ -236,7 +237,7 @@ fn lost(list: Vec<v1::Lost>, confidence: Confidence) -> Result<Vec<Lost>, String
         })
     };
     let lost = each(list, "lost", convert)?;
-    // They are the keys of an object in json.
+    // Outcomes are the keys of an object in json.
     match lost.iter().find(|of| !outcomes.insert(of.outcome.as_str())) {
         Some(twice) => Err(format!("lost: outcome {} is listed twice", twice.outcome)),
         None => Ok(lost),

@@ -47,7 +47,7 @@ fn to_wire(of: &Grown) -> v1::Grown {
     }
 }
 
-/// Growth from the protocol, checked; the error is one line for people.
+/// Growth from the protocol, checked. The error is one line for people.
 pub fn leaks_from_wire(of: v1::Leaks) -> Result<Leaks, String> {
     let confidence = Confidence::new(of.confidence).map_err(|error| error.to_string())?;
     let stacks = each(of.stacks, "stack", |leak| {
@@ -99,7 +99,7 @@ fn from_wire(of: Option<v1::Grown>, confidence: Confidence) -> Result<Grown, Str
     })
 }
 
-/// Ends of a growth may be below 0.
+/// Ends of a growth interval may be below 0.
 fn interval(of: Option<v1::Interval>) -> Result<(f64, f64, f64), String> {
     let v1::Interval { value, low, high } = of.ok_or("it is missing")?;
     match [value, low, high].iter().all(|of| of.is_finite()) && low <= value && value <= high {

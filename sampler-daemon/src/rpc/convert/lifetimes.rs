@@ -45,7 +45,7 @@ fn to_wire(of: &Lifetime) -> v1::Lifetime {
     }
 }
 
-/// Lifetimes from the protocol, checked; the error is one line for people.
+/// Lifetimes from the protocol, checked. The error is one line for people.
 pub fn lifetimes_from_wire(of: v1::Lifetimes) -> Result<Lifetimes, String> {
     let confidence = Confidence::new(of.confidence).map_err(|error| error.to_string())?;
     let stacks = each(of.stacks, "stack", |stack| {
@@ -86,7 +86,7 @@ fn from_wire(of: Option<v1::Lifetime>, confidence: Confidence) -> Result<Lifetim
             samples: of.samples,
             method: Method::Weighted,
         },
-        // Of a samplerd that does not send them there are none.
+        // An older samplerd sends no moments.
         moments: of.moments.as_ref().map(moments).transpose()?.unwrap_or_default(),
         median: Median {
             value: age(median.value_ns)?,

@@ -4,8 +4,8 @@ use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimate, Method, Moments, Trials};
 use sampler_common::profile::Quantity;
 
-/// By how much an end of an interval may lie on the wrong side of its estimate, relative to it:
-/// rounding of another implementation, no more.
+/// By how much an end of an interval may lie on the wrong side of its estimate, relative to the
+/// estimate. This allows for rounding in another implementation, no more.
 const TOLERANCE: f64 = 1e-9;
 
 /// A number of a profile: finite and not negative.
@@ -22,8 +22,9 @@ pub(super) fn unbounded(name: &str, value: f64) -> Result<f64, String> {
     if value == f64::INFINITY { Ok(value) } else { number(name, value) }
 }
 
-/// A number with its interval. That of a stride has no upper end, nor that of a row of which a stride may have passed by anything
-/// (weighted, without a sample and without exact totals).
+/// A number with its interval. The interval of a stride has no upper end.
+/// Nor has that of a row that a stride may have passed by: weighted, without a sample and without
+/// exact totals.
 pub(super) fn quantity(of: &v1::Quantity, confidence: Confidence) -> Result<Quantity, String> {
     let method = Method::from_name(&of.method).ok_or_else(|| {
         format!("method {:?} is unknown (is this sampler older than samplerd?)", of.method)
@@ -55,7 +56,7 @@ pub(super) fn quantity(of: &v1::Quantity, confidence: Confidence) -> Result<Quan
     Ok(Quantity { estimate, moments })
 }
 
-/// Moments. Their variance may be infinite (a stride's).
+/// Moments. The variance may be infinite (a stride's).
 pub(super) fn moments(of: &v1::Moments) -> Result<Moments, String> {
     if !(0.0..=1.0).contains(&of.largest_inclusion) {
         return Err(format!("largest_inclusion {} is no probability", of.largest_inclusion));

@@ -1,4 +1,4 @@
-//! Sources of samples in the protocol's form, and back.
+//! Conversion of sources of samples to the protocol's form, and back.
 
 use crate::rpc::v1;
 use sampler_common::source::{SampleSource, SampleSources, SourceGroup};
@@ -18,7 +18,7 @@ pub fn to_wire(sources: SampleSources) -> Vec<i32> {
 /// The sources of a process from the protocol.
 ///
 /// # Errors
-/// One line, if a number stands for no source.
+/// One line, if a number is no known source.
 pub fn from_wire(sources: &[i32]) -> Result<SampleSources, String> {
     let source = |number: &i32| match v1::SampleSource::try_from(*number) {
         Ok(v1::SampleSource::Uprobes) => Ok(SampleSource::Uprobes),

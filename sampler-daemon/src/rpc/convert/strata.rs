@@ -1,4 +1,4 @@
-//! Rows in strata and their reference, both ways.
+//! Conversion of rows in strata, and of their reference, to the protocol's form and back.
 
 use super::clusters;
 use super::from_wire::{Within, check_index, each};
@@ -15,7 +15,7 @@ pub(super) fn row_to_wire(row: &Row) -> Vec<v1::Stratum> {
     row.strata().map(|(stratum, of)| stratum_to_wire(stratum, of)).collect()
 }
 
-/// The reference, with the pids of the processes that its strata name.
+/// The reference, with the pids of the processes of its strata.
 pub(super) fn reference_to_wire(reference: &Reference, pids: &[u32]) -> v1::Reference {
     let totals = |(stratum, of): (&Stratum, &StratumTotals)| v1::StratumTotals {
         sampled: Some(stratum_to_wire(*stratum, &of.sampled)),
@@ -80,7 +80,7 @@ fn epoch(of: v1::Epoch) -> Result<Epoch, String> {
     })
 }
 
-/// A row, whose strata are those of the reference.
+/// A row. Its strata are those of the reference.
 pub(super) fn row(
     strata: Vec<v1::Stratum>,
     clusters: &[v1::ClusterSum],
@@ -93,7 +93,7 @@ pub(super) fn row(
             let Stratum { process, class } = stratum;
             return Err(format!("process {process}, class {class} is not in the reference"));
         }
-        // Listed twice it is of two disjoint sets.
+        // A stratum that is listed twice consists of two disjoint sets.
         row.stratum(stratum).add(&moments);
         Ok(())
     })?;
@@ -139,7 +139,7 @@ pub(super) fn reference(of: Option<v1::Reference>) -> Result<(Vec<u32>, Referenc
     Ok((of.pids, reference))
 }
 
-/// Samples of a stratum at most: sums over every row that a message can hold do not overflow.
+/// Most samples of a stratum: sums over every row of a largest message do not overflow.
 const MAX_SAMPLES: u64 = 1 << 40;
 
 fn checked(of: &v1::Stratum) -> Result<(Stratum, RowMoments), String> {

@@ -16,7 +16,7 @@ proptest! {
         prop_assert_eq!(arrived, Ok(profile));
     }
 
-    /// A client of a stranger's socket may be sent anything: an error then, never a panic.
+    /// A foreign socket may send a client anything: the result is an error, never a panic.
     #[test]
     fn damaged_messages_are_refused_or_sound(
         profile in any::profile(),
@@ -164,7 +164,7 @@ fn space(profile: &mut v1::Profile) -> &mut v1::Quantity {
     profile.stacks[0].quantities.as_mut().unwrap().inuse_space.as_mut().unwrap()
 }
 
-/// Only a stride's numbers may go without an upper end.
+/// Only numbers of a stride may have no upper end.
 #[test]
 fn a_stride_has_no_interval() {
     let mut profile = sound();

@@ -1,4 +1,4 @@
-//! To the protocol.
+//! Conversion to the protocol.
 
 use super::{clusters, cost, sources, strata};
 use crate::rpc::v1;
@@ -74,7 +74,7 @@ pub fn quantities_to_wire(of: &Quantities) -> v1::Quantities {
     }
 }
 
-/// The string table, each string once.
+/// The string table; each string occurs once.
 #[derive(Default)]
 struct Strings<'a> {
     strings: Vec<&'a str>,

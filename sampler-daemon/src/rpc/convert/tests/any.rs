@@ -1,4 +1,4 @@
-//! Any profile.
+//! Generates profiles for property tests.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -93,7 +93,7 @@ fn row() -> impl Strategy<Value = Row> {
 /// Groups of windows of each process.
 const GROUPS: u16 = 3;
 
-/// The reference of the stacks' rows, every second stratum without exact totals.
+/// The reference of the stacks' rows. Every second stratum has no exact totals.
 fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Reference {
     let mut reference =
         Reference { interval_bytes, held_unknown: numbers[0] % 2 == 0, ..Reference::default() };
