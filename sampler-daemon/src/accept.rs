@@ -1,4 +1,4 @@
-//! Accepted connections, so many at a time.
+//! Accepted connections, with a bound on their number.
 
 use std::io;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tokio_stream::{Stream, StreamExt as _};
 
-/// Wait after an accept that failed, of too many open files for example.
+/// Wait after a failed accept, for example because of too many open files.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Accepted streams, each with its place among `max` ones; a further client waits until a place is dropped. `what` is served, for the log.
+/// Accepted streams, each with one of `max` places. A further client waits until a place is
+/// dropped. `what` names the server in the log.
 pub(crate) fn bounded<S>(
     accepted: impl Stream<Item = io::Result<S>>,
     max: usize,

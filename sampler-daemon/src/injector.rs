@@ -1,4 +1,5 @@
-//! Runs `sampler-inject`: one short-lived process for each operation, so that whatever goes wrong ends with it. samplerd itself traces nobody.
+//! Runs `sampler-inject`: one short-lived process for each operation, so that any failure ends with
+//! that process. samplerd itself never traces a process.
 
 use crate::inspect::injected;
 use crate::inspect::mappings::{self, Backing};
@@ -9,24 +10,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The program of an operation, and the library that it puts in.
+/// The program of an operation, and the library that it injects.
 const HELPER: &str = "sampler-inject";
 const LIBRARY: &str = "libsampler_preload.so";
 
-/// Device and inode of an image's memory file: a process and all that it forks have the same.
+/// Device and inode of an image's memory file: a process and all its descendants by fork have the
+/// same.
 type ImageFile = ((i32, i32), u64);
 
-/// The installed program and the library. Its clones know of each other's injections.
+/// The installed program and the library. All clones share the list of injections.
 #[derive(Clone, Debug)]
 pub struct Injector {
     helper: PathBuf,
     library: PathBuf,
-    /// Images that were put in.
+    /// Images that were injected.
     images: Arc<Mutex<HashSet<ImageFile>>>,
 }
 
 impl Injector {
-    /// Finds both beside samplerd.
+    /// Finds the program and the library next to samplerd.
     ///
     /// # Errors
     /// One line with the remedy.
@@ -39,15 +41,15 @@ impl Injector {
         Ok(Injector { helper: find(HELPER)?, library: find(LIBRARY)?, images: Arc::default() })
     }
 
-    /// The program that does it.
+    /// The program that injects.
     pub fn program(&self) -> &Path {
         &self.helper
     }
 
-    /// Puts the sampler into a process; what was done, in one line.
+    /// Injects the sampler into a process. Returns one line on what was done.
     ///
     /// # Errors
-    /// One line: why the process is left alone, or what went wrong.
+    /// One line: why the process is left alone, or what failed.
     pub fn inject(&self, pid: u32, interval_bytes: u64) -> Result<String, String> {
         let mut command = self.command("inject", pid);
         command.arg("--library").arg(&self.library);
@@ -57,11 +59,12 @@ impl Injector {
         Ok(done)
     }
 
-    /// Takes the images out again that were put in, also of processes that were forked since. What becomes of each is logged.
+    /// Ejects all injected images, also from processes that were forked later. Each result is
+    /// logged.
     pub fn eject_all(&self) {
         let images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = HashSet::new();
-        // One that was forked meanwhile is found by the next look.
+        // A process that was forked meanwhile is found by the next search.
         while !images.is_empty() {
             let has_image = |pid: &u32| image_file(*pid).is_some_and(|file| images.contains(&file));
             let mut found = pids();
@@ -87,7 +90,7 @@ impl Injector {
         }
     }
 
-    /// Looks by reading alone whether it could be put in: the process is not touched.
+    /// Checks, only by reading, whether the process could be injected. The process is not touched.
     ///
     /// # Errors
     /// As of [`Injector::inject`].
@@ -102,14 +105,14 @@ impl Injector {
     }
 }
 
-/// The memory file of the image in a process; `None`: it has none, or has ended.
+/// The memory file of the image in a process; `None`: the process has no image, or has ended.
 fn image_file(pid: u32) -> Option<ImageFile> {
     let mappings = mappings::read_some(pid).ok()?;
     let is_image = |of: &&mappings::Mapping| matches!(&of.backing, Backing::File(path) if path == injected::PATH);
     mappings.iter().find(is_image).map(|of| (of.device, of.inode))
 }
 
-/// Runs an operation; its line.
+/// Runs an operation. Returns its last line.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("start {HELPER}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);

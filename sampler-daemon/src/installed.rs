@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Places of such files, from the directory of the running program: beside it, or installed as libraries are.
+/// Places of such files, relative to the directory of the running program: next to it, or in
+/// library directories.
 const PLACES: [&str; 3] = ["", "../lib", "../lib/sampler"];
 
 /// The file of this name; `None` if it is in none of the places.

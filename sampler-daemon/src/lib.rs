@@ -1,4 +1,4 @@
-//! samplerd, the allocation profiling daemon, as a library; its two programs are `samplerd` and
+//! samplerd, the allocation profiling daemon, as a library. Its two programs are `samplerd` and
 //! `sampler`.
 //!
 //! Arrows only point down: [`rpc`] (the only module that sees protocol types) and beside it [`http`] and [`export`] ask [`pipeline`] and

@@ -1,7 +1,9 @@
-//! Completions for shells and manual pages, made of the definition of a command line: what `--help` says is what they say.
+//! Completions for shells and manual pages, generated from the definition of a command line: they
+//! say what `--help` says.
 //!
-//! What stands behind the options in the help (examples, exit status) becomes sections of the manual: a line that begins
-//! in the first column and ends in a colon is a heading, and what is below it is kept line by line.
+//! Text after the options in the help (examples, exit status) becomes sections of the manual. A
+//! line that begins in the first column and ends in a colon is a heading. The text below it is kept
+//! line by line.
 
 use anyhow::Context as _;
 use clap::Command;
@@ -12,13 +14,13 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The heading that the pages of verbs have from the command itself.
+/// The heading of the section that pages of verbs take from the command itself.
 const EXIT_STATUS: &str = "Exit status";
 
 /// Prints completions of `command`.
 ///
 /// # Errors
-/// Where `out` does not take them.
+/// If `out` cannot be written.
 pub fn complete(mut command: Command, shell: Shell, out: &mut dyn Write) -> io::Result<()> {
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
@@ -26,7 +28,8 @@ pub fn complete(mut command: Command, shell: Shell, out: &mut dyn Write) -> io::
     out.write_all(&script)
 }
 
-/// Writes the page of `command`, and one of each of its verbs, into `directory`, which is made if need be.
+/// Writes the page of `command`, and one page of each of its verbs, into `directory`, which is made
+/// if needed.
 ///
 /// # Errors
 /// One line on what could not be written.
@@ -57,7 +60,7 @@ fn pages(command: Command, section: &str) -> io::Result<Vec<(String, Vec<u8>)>> 
 
 type Section = (String, Vec<String>);
 
-/// What stands behind the options.
+/// The sections after the options.
 fn sections(command: &Command) -> Vec<Section> {
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut sections: Vec<Section> = Vec::new();
@@ -98,7 +101,8 @@ fn page(command: &Command, section: &str, sections: Vec<Section>) -> io::Result<
     Ok((man.get_filename(), without_double_breaks(&page)))
 }
 
-/// The page without line breaks beside the empty lines that break it anyway, of which mandoc complains.
+/// The page without line breaks next to empty lines, which break lines anyway: mandoc complains of
+/// them.
 fn without_double_breaks(page: &[u8]) -> Vec<u8> {
     let lines: Vec<&[u8]> = page.split(|byte| *byte == b'\n').collect();
     let is_space =

@@ -1,9 +1,10 @@
-//! A process id as people give it on a command line.
+//! A process id on a command line.
 
-/// The process id that `text` is.
+/// Parses a process id.
 ///
 /// # Errors
-/// One line with the remedy. Several ids in one argument, as `--pid "$(pidof nginx)"` gives them, have a line of their own.
+/// One line with the remedy. Several ids in one argument, as in `--pid "$(pidof nginx)"`, have a
+/// message of their own.
 pub fn parse_pid(text: &str) -> Result<u32, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let pids: Option<Vec<u32>> =

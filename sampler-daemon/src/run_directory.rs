@@ -1,18 +1,19 @@
-//! `/run/sampler`: the API's socket and its tokens are there unless other places are given.
+//! `/run/sampler`: the default directory of the API's socket and of tokens.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt as _;
 
-/// Where it is.
+/// The path of the directory.
 pub(crate) const PATH: &str = "/run/sampler";
-/// Everybody may enter it, whatever the umask. Whoever can write there can put another socket in the place of samplerd's.
+/// Everybody may enter the directory, whatever the umask. Only its owner may write: a writer could
+/// replace samplerd's socket.
 const MODE: u32 = 0o755;
 
-/// Makes it, if it is not there.
+/// Makes the directory, if it does not exist.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If the directory cannot be made.
 pub(crate) fn make() -> io::Result<()> {
     fs::create_dir_all("/run")?;
     match fs::create_dir(PATH) {

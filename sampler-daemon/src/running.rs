@@ -2,16 +2,16 @@
 
 use std::process::{Child, Command};
 
-/// A child that is killed when the test is over, however it ends.
+/// A child that is killed at the end of the test, however the test ends.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Starts it.
+    /// Starts the child.
     pub(crate) fn start(command: &mut Command) -> Running {
         Running(command.spawn().unwrap())
     }
 
-    /// Its process id.
+    /// The child's process id.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }

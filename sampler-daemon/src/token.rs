@@ -1,4 +1,4 @@
-//! The secret of one start of samplerd: whoever knows it may read profiles over TCP.
+//! The secret of one start of samplerd: clients that know it may read profiles over TCP.
 
 use crate::run_directory;
 use rustix::io::Errno;
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 /// 128 random bits.
 const BYTES: usize = 16;
 
-/// What whoever wants to read must know. It is printed nowhere but in the URL at the start: there is no `Debug`.
+/// The secret of a client. It is printed only in the URL at the start, so the type has no `Debug`.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// Another one than ever before, from the kernel.
+    /// A new random token from the kernel.
     ///
     /// # Errors
     /// If the kernel has no randomness.
@@ -30,18 +30,19 @@ impl Token {
         }
         let mut text = String::with_capacity(2 * BYTES);
         for byte in bytes {
-            // Into a string: it cannot fail.
+            // Writing into a string cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
         Ok(Token(text))
     }
 
-    /// As it stands in the URL.
+    /// The token's text, as in the URL.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Checks the values of a request's `Authorization` headers, `None` for one that is no text: it must have one, which is `Bearer TOKEN`.
+    /// Checks the values of a request's `Authorization` headers; `None` is a value that is no text.
+    /// Exactly one header is needed, `Bearer TOKEN`.
     ///
     /// # Errors
     /// Why the request is not to be answered.
@@ -61,7 +62,8 @@ impl Token {
         }
     }
 
-    /// Whether this is it. How long that takes says nothing of where it differs.
+    /// Whether `given` is this token. The time of the comparison does not depend on where the two
+    /// differ.
     fn is(&self, given: &str) -> bool {
         let (own, given) = (self.0.as_bytes(), given.as_bytes());
         let differences = own.iter().zip(given).fold(0, |all, (a, b)| black_box(all | (a ^ b)));
@@ -72,25 +74,25 @@ impl Token {
 /// Why a request is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// It has no token.
+    /// The request has no token.
     Missing,
-    /// It has another one, or in another form.
+    /// The request has another token, or another form.
     Wrong,
-    /// It has more than one.
+    /// The request has several tokens.
     Several,
 }
 
-/// A file with a token, for its owner only; removed when dropped.
+/// A file with a token, readable by its owner only; removed on drop.
 #[derive(Debug)]
 pub struct TokenFile(PathBuf);
 
 impl TokenFile {
-    /// Where the token of a TCP port is if nothing else is said.
+    /// The default path of the token file of a TCP port.
     pub fn usual(port: u16) -> PathBuf {
         format!("{}/tcp-{port}.token", run_directory::PATH).into()
     }
 
-    /// Writes a token. What was there is replaced, and a symbolic link is not followed.
+    /// Writes a token. An existing file is replaced, and a symbolic link is not followed.
     ///
     /// # Errors
     /// One line, with the remedy.
@@ -111,7 +113,7 @@ impl TokenFile {
         written.map(|()| TokenFile(path.to_owned())).map_err(failed)
     }
 
-    /// The token in a file.
+    /// Reads the token in a file.
     ///
     /// # Errors
     /// One line, with the remedy.
@@ -128,7 +130,7 @@ impl TokenFile {
 
 impl Drop for TokenFile {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // It is no error if the file is gone already.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -164,7 +166,7 @@ mod tests {
         let text = token.text();
         for wrong in ["", &text[..31], &format!("{text}0"), &text.to_uppercase().replace('0', "O")]
         {
-            // One of digits alone is the same in upper case.
+            // A token of digits alone is the same in upper case.
             assert!(wrong == text || !token.is(wrong), "{wrong:?}");
         }
         for at in 0..32 {

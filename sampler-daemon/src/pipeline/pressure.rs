@@ -1,8 +1,8 @@
 //! Back-pressure: intervals rise with the rate of samples, and fall again.
 //!
 //! Two mechanisms raise an interval, at different speeds. The kernel side's brake
-//! ([`sampler_common::sampling::brake`]) acts on the very
-//! next call when a process's records fill the ring, and is released when they have been read.
+//! ([`sampler_common::sampling::brake`]) acts on the very next call when a process's records fill
+//! the ring. It is released when they have been read.
 //! The controller here ([`sampler_common::pressure`]) evaluates the records that were read, every
 //! few milliseconds. It raises the wanted interval, so that the brake is seldom needed.
 

@@ -181,7 +181,8 @@ impl Unread {
     }
 }
 
-/// The body of a large answer. The connection asks for the next frame when it has sent most of the last one.
+/// The body of a large answer. The connection asks for the next frame when it has sent most of the
+/// last one.
 struct LargeAnswer {
     body: Body,
     unread: Unread,

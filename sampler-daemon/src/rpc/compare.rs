@@ -26,7 +26,7 @@ pub(super) async fn comparison(
         b: &b,
         confidence,
         per_second: wire.per_second,
-        // Pids and times of one daemon are reliable.
+        // Pids and times of one daemon show whether its two profiles share samples.
         independent: false,
     };
     let comparison =
@@ -34,7 +34,7 @@ pub(super) async fn comparison(
     Ok(to_wire(&comparison, wire.top as usize))
 }
 
-/// Both profiles, complete. Requested windows that do not overlap stay separate.
+/// Both profiles, complete. If the requested windows do not overlap, the profiles do not either.
 async fn profiles(
     service: &Service,
     a: v1::GetProfileRequest,

@@ -31,7 +31,7 @@ impl Coverage {
         self.unplanned = (self.unplanned.0 + 1, self.unplanned.1 + ticks);
     }
 
-    /// Adds a process; `next_ns` is the CPU time that it needs for one more window, if it is running.
+    /// Adds a process; `next_ns` is the CPU time that it needs for one more window, if it runs.
     fn add(&mut self, of: Option<&Groups>, ticks: u64, next_ns: Option<f64>) {
         let windows = of.map_or(0, Groups::windows);
         self.windows += windows;

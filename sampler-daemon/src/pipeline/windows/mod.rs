@@ -1,9 +1,8 @@
 //! `--windows`: the probes of a process are attached for short windows of its progress.
 //!
 //! The process's clock ([`sampler_common::wire::WindowState`]) says when a window opens, the
-//! planner
-//! ([`sampler_common::windows::Planner`]) how often and for how long. Between two windows nothing
-//! is attached.
+//! planner ([`sampler_common::windows::Planner`]) how often and for how long. Between two windows
+//! nothing is attached.
 //!
 //! ```text
 //! Waiting ──clock──▶ Due ──attach──▶ Ready ──clock──▶ Open ──clock──▶ Over ──detach, plan──▶ Waiting
