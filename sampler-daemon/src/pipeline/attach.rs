@@ -1,4 +1,4 @@
-//! A process gets its slot and its probes.
+//! The attach: a process gets its slot and its probes.
 
 use super::config::AttachMode;
 use super::facts;

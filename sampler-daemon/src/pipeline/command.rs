@@ -33,7 +33,7 @@ pub(super) const QUEUE: usize = 64;
 /// A request for a profile.
 #[derive(Clone, Debug)]
 pub struct ProfileRequest {
-    /// Which question.
+    /// Which kind of profile.
     pub kind: Kind,
     /// Which processes.
     pub selector: Selector,
@@ -158,7 +158,7 @@ pub struct ProcessReport {
     pub id: ProcessId,
     /// The process's record.
     pub record: ProcessRecord,
-    /// Its numbers.
+    /// The process's numbers.
     pub sums: ProcessSums,
     /// Calls of freeing functions; `None` if they are not probed.
     pub free_calls: Option<Count>,

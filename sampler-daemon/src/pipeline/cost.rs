@@ -4,6 +4,7 @@
 //! Every reported cost is computed here, so that all of them agree. To get the cost since a moment,
 //! keep the [`Work`] of that moment ([`Worker::work`]) and charge the difference.
 //! Divided by the time that the probes were on ([`Spent::per_second`]), the cost is a forecast:
+//!
 //! ```text
 //! let mark = worker.work(id);
 //! …

@@ -14,12 +14,12 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// The worker begins a turn.
+    /// Counts a turn that the worker begins.
     pub(super) fn beat(&self) {
         self.turns.fetch_add(1, Relaxed);
     }
 
-    /// The worker detaches everything, which takes a while.
+    /// Marks that the worker is ending: it detaches everything, which takes a while.
     pub(super) fn end(&self) {
         self.is_ending.store(true, Relaxed);
     }

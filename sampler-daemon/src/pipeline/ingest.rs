@@ -42,11 +42,11 @@ pub(super) enum Event {
     Leaving { slot: u32 },
     /// A process that has no slot yet replaced its program image.
     ExpectedExec { pid: u32 },
-    /// The program image in this slot has sent its first sample of its own.
+    /// The program image in this slot has sent the first sample that it took by itself.
     SamplesItself { slot: u32 },
 }
 
-/// The store with what records need to get there.
+/// The store, with the state that is needed to add records.
 pub(super) struct Ingest {
     pub(super) table: ProcessTable,
     pub(super) processes: Processes,

@@ -2,9 +2,9 @@
 //! samplerd, or by hand (`sampler-inject eject`).
 //!
 //! Blocks that the process held at a removal cannot be followed any more, since nothing reports
-//! their frees. Such blocks are orphaned.
-//! They no longer count as held, they are counted ([`Outcome::Orphaned`]), and a note reports their
-//! size.
+//! their frees. These blocks are orphaned.
+//! Orphaned blocks no longer count as held. They are counted ([`Outcome::Orphaned`]), and a note
+//! reports their size.
 //! A sampler that is injected again begins with empty tables, and knows nothing of these blocks.
 //!
 //! Every inspection of the process, and every answer, first reads from the process whether the

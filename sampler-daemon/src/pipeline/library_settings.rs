@@ -80,8 +80,8 @@ impl Worker {
         self.look_at_hooks(slot);
     }
 
-    /// Restores the limit of a process that allocates no more: its debt is repaid, but the library
-    /// notices that only at its next sample.
+    /// Restores the asked interval of a process that allocates no more. Its pause is over, but the
+    /// library notices that only at its next sample.
     pub(super) fn restore_library_limit(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let Some(library) = &mut profiled.library else { return };

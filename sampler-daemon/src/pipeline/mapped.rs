@@ -9,7 +9,7 @@
 //!
 //! - the frames from the leaf on that lie in the file of the mapping function. `mmap` and `malloc`
 //!   are both in the libc: glibc gets its memory by `malloc → sysmalloc → mmap`, inside one file;
-//! - the frames behind them that lie in the next file. A preloaded jemalloc calls the libc's
+//! - the frames after these that lie in the next file. A preloaded jemalloc calls the libc's
 //!   `mmap`; so does an allocator that is linked into the program.
 //!
 //! Every other call is the program's own (**direct**): `main → pool_grow → mmap`, the stacks that
@@ -69,7 +69,7 @@ enum Code {
 }
 
 impl AllocatorTexts {
-    /// Forgets all modules but those to `keep`.
+    /// Forgets the modules for which `keep` does not hold.
     pub(super) fn retain(&mut self, keep: impl Fn(ModuleId) -> bool) {
         self.code.retain(|id, _| keep(*id));
         self.callers.retain(|(id, _), _| keep(*id));
@@ -77,7 +77,7 @@ impl AllocatorTexts {
 }
 
 impl Ingest {
-    /// Takes in a mapping call.
+    /// Adds a mapping call to the store.
     pub(super) fn mapping(&mut self, record: &MappingRecord, stack: &[u8]) {
         let Some(call) = record.what() else {
             return self.outcomes.add(Outcome::Malformed, 1);

@@ -2,7 +2,7 @@
 //!
 //! Two mechanisms raise an interval, at different speeds. The kernel side's brake
 //! ([`sampler_common::sampling::brake`]) acts on the very next call when a process's records fill
-//! the ring. It is released when they have been read.
+//! the ring. The brake is released when the records have been read.
 //! The controller here ([`sampler_common::pressure`]) evaluates the records that were read, every
 //! few milliseconds. It raises the wanted interval, so that the brake is seldom needed.
 
@@ -32,7 +32,7 @@ pub(super) struct BackPressure {
     control: Pressure,
     /// End of the last turn: the records that were read were sampled before it.
     turned_ns: u64,
-    /// End of the turn before that.
+    /// End of the turn before the last one.
     before_ns: u64,
     /// Slots whose brake may still be on.
     braked: FxHashSet<u32>,

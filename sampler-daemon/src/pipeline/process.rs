@@ -36,7 +36,7 @@ pub(super) struct ProfiledProcess {
     pub(super) cycle: Option<Cycle>,
     /// The Python interpreter of the newest image that was searched for one.
     pub(super) interpreter: Option<Interpreter>,
-    /// The newest image that has sent samples of its own.
+    /// The newest image that has sent samples that it took by itself.
     sampled_itself: Option<u32>,
 }
 
@@ -64,7 +64,7 @@ impl ProfiledProcess {
         self.generation != self.first_generation
     }
 
-    /// Records a self-sampled sample. Returns whether it is the first of its image.
+    /// Records a sample that the image took by itself. Returns whether it is the image's first.
     pub(super) fn samples_itself(&mut self) -> bool {
         self.sampled_itself.replace(self.generation) != Some(self.generation)
     }

@@ -1,6 +1,6 @@
 //! Newly appeared processes that are not profiled because probes could harm them.
 //!
-//! Such a process has no slot, so nothing of it is counted. It has a record with the reason, from
+//! A refused process has no slot, so nothing of it is counted. It has a record with the reason, from
 //! when it is found, however short-lived it is, to its end and after.
 //! If a profiled process becomes harmful, its profile ends, and it gets a second record.
 //!

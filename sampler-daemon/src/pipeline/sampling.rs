@@ -98,8 +98,8 @@ impl Worker {
         self.put_into_force(slot, process, &before, &unseen);
     }
 
-    /// Back-pressure: doubles the interval of the process in `slot`. Returns the designs then in
-    /// force.
+    /// Doubles the interval of the process in `slot`, for the bound of the live set. Returns the
+    /// designs then in force.
     pub(super) fn press(&mut self, slot: u32) -> Option<Designs> {
         self.change_sampling(slot, |record| {
             record.pressure += 1;

@@ -84,7 +84,7 @@ pub(super) struct StackCache {
     met: Vec<u32>,
     last_id: u64,
     changes: Vec<Change>,
-    /// Ids that were taken back. They move to `gone`, with the time when the kernel side was told.
+    /// Ids that were taken back. They move to `gone`, with the time of the kernel side's update.
     leaving: Vec<u64>,
     gone: VecDeque<(u64, u64)>,
 }

@@ -163,7 +163,7 @@ impl Listener {
     }
 }
 
-/// Makes room for the socket; an error names the process that has it.
+/// Removes a stale socket. An error says what prevents a new one.
 fn prepare(path: &Path, address: &Address) -> Result<(), String> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         // Only the default directory is made: a typing error must not make directories.

@@ -1,4 +1,4 @@
-//! Advice that would make profiling cheaper, given where it costs much.
+//! Advice on how to make profiling cheaper, given where profiling costs much.
 
 use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::cost::UnreadCost;
@@ -12,7 +12,7 @@ use sampler_common::profile::Kind;
 const MIN_ADVISED_CPU_SHARE: f64 = 0.05;
 
 impl Worker {
-    /// The note that frees make most of the cost, which a profile of allocations does not need. For
+    /// The note that most of the cost is of frees. A profile of allocations does not need frees. For
     /// example, a child of a server frees thousands of its parent's blocks when it exits.
     pub(super) fn frees_note(
         &self,

@@ -10,10 +10,10 @@ use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Row};
 use sampler_common::note::{Loss, Note, Reason};
 
-/// Number of samples that ended as a loss, with their row if it is known.
+/// A loss: the outcome, the number of samples, and their row if it is known.
 pub type RawLoss = (Outcome, u64, Option<Row>);
 
-/// Notes about processes; further reasons are counted.
+/// Largest number of notes about processes; further reasons are counted.
 const MAX_NOTES: usize = 4;
 
 /// Notes on processes: each reason once, at most [`MAX_NOTES`].

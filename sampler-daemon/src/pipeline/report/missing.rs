@@ -10,7 +10,7 @@ use sampler_common::profile::Kind;
 /// Smaller shares are not reported.
 const MIN_SHARE: f64 = 0.01;
 
-/// Notes at the root of such a stack.
+/// Notes at the root of a stack with missing frames.
 const ROOTS: [stacks::Note; 3] =
     [stacks::Note::Unmapped, stacks::Note::Guessed, stacks::Note::TableFull];
 

@@ -46,7 +46,7 @@ pub(super) struct Cycle {
     last: Reading,
     /// CPU time of attaching for the current window, nanoseconds.
     attach_ns: u64,
-    /// CPU time of detaching after all windows, nanoseconds; closing links add to it.
+    /// CPU time of detaching, summed over all windows, nanoseconds; closing links add to it.
     detach_ns: Arc<AtomicU64>,
     /// The value of `detach_ns` at the last window.
     detached_ns: u64,

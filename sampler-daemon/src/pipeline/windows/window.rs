@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(in crate::pipeline) struct Reading {
     /// Exact totals.
     totals: SlotTotals,
-    /// Events of its probes.
+    /// Work of the process's probes.
     work: Work,
     /// Hits outside of windows, while probes were attached or detached.
     outside: f64,

@@ -1,5 +1,5 @@
-//! Conversion from the protocol, with checks. The error for an index out of range, or for an
-//! invalid number, names it.
+//! Conversion from the protocol, with checks. An error names the index that is out of range, or the
+//! number that is invalid.
 
 use super::cost;
 use super::number::{number, quantity};
