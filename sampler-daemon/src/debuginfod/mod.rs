@@ -12,6 +12,7 @@
 //! Reference: debuginfod(8), debuginfod_find_debuginfo(3).
 
 mod cache;
+mod cached;
 mod fetcher;
 mod files;
 mod limits;
@@ -26,6 +27,7 @@ pub use serve::{VERB, serve};
 pub use servers::Servers;
 
 use crate::parser::DebugFiles;
+use cached::Cached;
 use round::Round;
 use std::fs::File;
 use std::path::Path;
@@ -39,6 +41,7 @@ const MAX_QUEUED: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Debuginfod {
     files: Arc<Files>,
+    cached: Arc<Cached>,
     queue: SyncSender<String>,
 }
 
@@ -55,7 +58,8 @@ impl Debuginfod {
     ) -> std::io::Result<Debuginfod> {
         let (queue, wanted) = mpsc::sync_channel::<String>(MAX_QUEUED);
         let files = Arc::new(Files::default());
-        let mut round = Round::new(program, servers, cache, limits);
+        let cached = Arc::new(Cached::new(program, cache));
+        let mut round = Round::new(Arc::clone(&cached), servers, limits);
         let known = Arc::clone(&files);
         std::thread::Builder::new().name("debuginfod".into()).spawn(move || {
             for build_id in wanted {
@@ -63,7 +67,7 @@ impl Debuginfod {
                 known.put(build_id, outcome);
             }
         })?;
-        Ok(Debuginfod { files, queue })
+        Ok(Debuginfod { files, cached, queue })
     }
 
     /// How far the file of a build id is.
@@ -89,7 +93,10 @@ impl DebugFiles for Debuginfod {
         if !self.files.may_ask(build_id) {
             return true;
         }
-        if self.queue.try_send(build_id.to_owned()).is_err() {
+        // What other questions wait for at a server does not hold up what is here.
+        if let Some(outcome) = self.cached.find(build_id) {
+            self.files.put(build_id.to_owned(), outcome);
+        } else if self.queue.try_send(build_id.to_owned()).is_err() {
             self.files.refuse(build_id);
         }
         true

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::sync::Arc;
 
-/// Debug files by build ids (lower-case hex). Both questions return at once.
+/// Debug files by build ids (lower-case hex). Neither question waits for more than a file of this machine.
 pub trait DebugFiles: Debug + Send {
     /// The file, if it is there; whoever put it there has checked its build id.
     fn get(&self, build_id: &str) -> Option<Arc<File>>;

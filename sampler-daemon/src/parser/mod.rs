@@ -294,10 +294,15 @@ impl Reader for Parser {
     ) -> Option<Vec<Answer>> {
         let Some(mut answers) = self.read_debug_file(module, offsets, time) else {
             let answers = self.read_own(module, file, offsets.to_vec(), time)?;
-            if !answers.iter().flatten().flatten().any(|line| line.line > 0) {
-                self.request_debug_file(module);
+            if answers.iter().flatten().flatten().any(|line| line.line > 0) {
+                return Some(answers);
             }
-            return Some(answers);
+            self.request_debug_file(module);
+            // It may have been in a cache.
+            let Some(more) = self.read_debug_file(module, offsets, time) else {
+                return Some(answers);
+            };
+            return Some(more.into_iter().zip(answers).map(|(more, own)| more.or(own)).collect());
         };
         let missing: Vec<usize> = (0..answers.len()).filter(|at| answers[*at].is_none()).collect();
         if !missing.is_empty() {

@@ -9,6 +9,7 @@ use sampler_common::pressure::Limits;
 use sampler_common::profile::Kind;
 use sampler_common::sampling::Strategy;
 use sampler_common::units::parse_interval;
+use sampler_daemon::debuginfod::Servers;
 use sampler_daemon::rpc::convert::kind_to_wire;
 use sampler_daemon::rpc::v1;
 use std::ffi::OsString;
@@ -46,6 +47,10 @@ pub(crate) struct RunVerb {
     /// `checked` leaves those alone whose code looks as if it did that [default: checked]
     #[arg(long, value_name = "WHICH", value_parser = ["checked", "all", "none"])]
     pub(super) probe_executables: Option<String>,
+    /// Ask these debuginfod servers for names and lines that no file here has: URLs with blanks between them [default: $DEBUGINFOD_URLS].
+    /// What is on its way at the end is there for the next run
+    #[arg(long, value_name = "URLS", value_parser = urls)]
+    pub(super) debuginfod: Option<String>,
     /// Serve the API there meanwhile, for sampler --connect: unix:PATH or tcp:127.0.0.1:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen: Option<String>,
@@ -160,11 +165,17 @@ impl RunVerb {
             some("--unwind", self.unwind.clone()),
             some("--probe-engine", self.probe_engine.clone()),
             some("--probe-executables", self.probe_executables.clone()),
+            some("--debuginfod", self.debuginfod.clone()),
             Some(if self.no_live { "--no-live" } else { "--keep-held" }.to_owned()),
             self.preload.then(|| "--samplers-only".to_owned()),
         ];
         given.into_iter().flatten().collect()
     }
+}
+
+/// URLs that samplerd will take.
+fn urls(text: &str) -> Result<String, String> {
+    Servers::parse(text).map(|_| text.to_owned())
 }
 
 /// Of the copy of this program that becomes COMMAND; see [`super::starter`].
