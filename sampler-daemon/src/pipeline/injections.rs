@@ -136,7 +136,7 @@ fn program_image(mappings: &[Mapping]) -> ProgramImage {
 
 impl Worker {
     /// Requests the injection of a process that does not sample its allocations, if the process is
-    /// selected for injection.
+    /// selected for injection. Until then, its allocations are reported as unseen.
     pub(super) fn request_injection(
         &mut self,
         pid: u32,
@@ -144,9 +144,6 @@ impl Worker {
         discovery: &mut Discovery,
     ) {
         let Some(injections) = &mut self.injections else { return };
-        if !discovery.samplers.is_empty() {
-            return;
-        }
         let facts = Facts::of(pid);
         let who = facts.who(pid);
         if self.excluded.by(who).is_some() {

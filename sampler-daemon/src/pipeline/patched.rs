@@ -27,10 +27,15 @@ impl Worker {
         mappings: &[Mapping],
     ) -> io::Result<Discovery> {
         let mut discovery = self.discoverer.discover_among(pid, mappings)?;
-        if Image::find(pid, mappings).and_then(|image| image.is_hooked()) == Some(true) {
+        let is_hooked = Image::find(pid, mappings).and_then(|image| image.is_hooked());
+        if is_hooked == Some(true) {
             discovery.prefer_injected();
         }
-        self.request_injection(pid, mappings, &mut discovery);
+        // An ejected image stays mapped, and samples nothing.
+        let ejected = usize::from(is_hooked == Some(false));
+        if discovery.samplers.len() <= ejected {
+            self.request_injection(pid, mappings, &mut discovery);
+        }
         // If a process's memory cannot be read, nothing is compared; the attach fails as well.
         if let Ok(code) = Code::open(pid, mappings) {
             discovery.leave_patched(pid, |allocator, function| {

@@ -73,6 +73,29 @@ fn chosen_processes_of_the_machine_are_injected() -> Result<()> {
     is_right_once_started(daemon, shell, "chosen", 1)
 }
 
+/// A service that is started again injects the processes anew that the one before it has ejected.
+#[test]
+fn a_process_is_injected_again_after_its_ejection() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("again");
+    fs::copy(build::compile("truth.c", &[])?, &path).context("copy the program")?;
+    let mut workload = Workload::start_program(&path, &["9", "1", "81920"])?;
+    let only = ["--all", "--inject", "--inject-only", "comm:again"];
+    let options = [&only[..], &["--interval", "80KiB", "--ring", "256MiB"]].concat();
+    let start = || {
+        let daemon = Daemon::start(&[], &options)?;
+        wait::until("the sampler in the process", || {
+            Ok(daemon.log().contains("the sampler is in: ").then_some(()))
+        })?;
+        Ok::<_, anyhow::Error>(daemon)
+    };
+    start()?.stop()?;
+    let daemon = start()?;
+    is_right(&daemon, &mut workload)?;
+    daemon.stop()?;
+    workload.exit()
+}
+
 /// Every allocation of what is forked is seen. What ends before it can be injected is counted.
 #[test]
 fn a_tree_is_injected_as_far_as_it_can_be() -> Result<()> {
