@@ -1,4 +1,4 @@
-//! The target's allocator: the functions to hook, and the code that they lie in.
+//! The target's allocator: the functions to hook, and their code.
 
 use crate::elf::Segment;
 use crate::maps::Maps;
@@ -9,9 +9,11 @@ use anyhow::Result;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use std::collections::HashMap;
 
-/// Functions of the malloc family in the order in which their hooks are put in: whoever sees an allocation has to see its end.
+/// Functions of the malloc family and the number of their arguments, in the order in which their
+/// hooks are put in.
 ///
-/// With each goes the number of its arguments.
+/// Frees come before allocations: the sampler must see the free of every allocation that it
+/// reports.
 pub const FAMILY: [(&str, u8); 12] = [
     ("free", 1),
     ("cfree", 1),
@@ -26,7 +28,8 @@ pub const FAMILY: [(&str, u8); 12] = [
     ("pvalloc", 1),
     ("malloc", 1),
 ];
-/// C++'s operators in the same order. libstdc++'s and libc++'s call `malloc` and `free`; those of an allocator may not.
+/// C++'s operators, frees before allocations. The operators of libstdc++ and libc++ call `malloc`
+/// and `free`; those of an allocator may not.
 const OPERATORS: [(&str, u8); 20] = [
     ("_ZdlPv", 1),
     ("_ZdaPv", 1),
@@ -49,17 +52,20 @@ const OPERATORS: [(&str, u8); 20] = [
     ("_ZnwmSt11align_val_tRKSt9nothrow_t", 3),
     ("_ZnamSt11align_val_tRKSt9nothrow_t", 3),
 ];
-/// Without these there is no hook at all: ends would be missed. Not `cfree`: since glibc 2.26 no program can be linked with it.
+/// Functions that must be hooked if they exist: without them, frees would be missed.
+/// `cfree` is absent: since glibc 2.26 no program can be linked with it.
 const NEEDED: [&str; 5] = ["free", "free_sized", "free_aligned_sized", "realloc", "malloc"];
-/// These call no other function of the family by an exported name, in the allocators that [`KNOWN`] names.
+/// Functions that call no other function of the family by an exported name, in the allocators of
+/// [`KNOWN`].
 const PLAIN: [&str; 3] = ["malloc", "free", "calloc"];
-/// Names that stand for allocators whose calls are known: glibc, jemalloc, tcmalloc, mimalloc.
+/// Symbols that identify the allocators whose calls are known: glibc, jemalloc, tcmalloc, mimalloc.
 const KNOWN: [&str; 4] = ["gnu_get_libc_version", "mallctl", "tc_malloc", "mi_malloc"];
-/// Bytes of an operator's code that are looked at, at most.
+/// Maximum number of bytes of an operator's code that are searched for calls.
 const OPERATOR_BYTES: u64 = 4096;
-/// Jumps from one function to another, at most; mimalloc has six from one `operator delete` to `free`.
+/// Maximum number of jumps from one function to another. mimalloc has six from one `operator
+/// delete` to `free`.
 const MAX_JUMPS: u32 = 8;
-/// Bytes of a function that are compared with the file.
+/// Bytes of each function that are compared with the file.
 const COMPARED_BYTES: usize = 48;
 /// `int3`, as debuggers and uprobes write it.
 const BREAKPOINT: u8 = 0xcc;
@@ -67,20 +73,22 @@ const BREAKPOINT: u8 = 0xcc;
 /// A function of the allocator.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its name.
+    /// The function's name.
     pub name: &'static str,
-    /// Its address in the target.
+    /// The function's address in the target.
     pub entry: u64,
-    /// Its bytes in the symbol table; 0: unknown.
+    /// The function's size in bytes according to the symbol table; 0: unknown.
     pub bytes: u64,
-    /// Its integer arguments.
+    /// Number of integer arguments.
     pub arguments: u8,
-    /// Whether it may call other functions of the family by their exported names. Of an operator: always, since its way has two words as well.
+    /// Whether the function may call other functions of the family by their exported names.
+    /// Always true for an operator: its hook also goes through the library's second word
+    /// (`marked`).
     pub is_marked: bool,
 }
 
 impl Found {
-    /// The function for the search of places, in `code` that begins at `start`.
+    /// Describes the function for the search of hook places. `code` begins at address `start`.
     #[must_use]
     pub fn function<'c>(&self, start: u64, code: &'c [u8]) -> Function<'c> {
         let from = (self.entry - start) as usize;
@@ -97,20 +105,20 @@ impl Found {
 
 /// The allocator.
 pub struct Allocator {
-    /// The file that has it.
+    /// The file that contains the allocator.
     pub file: Loaded,
-    /// Address of its code in the target.
+    /// Address of the allocator's code in the target.
     pub code_address: u64,
     segment: Segment,
-    /// Its functions in the order of [`FAMILY`], each address once.
+    /// The allocator's functions in the order of [`FAMILY`]. Each address occurs once.
     pub functions: Vec<Found>,
 }
 
 impl Allocator {
-    /// The first one in link order.
+    /// Finds the first allocator in link order.
     ///
     /// # Errors
-    /// If there is none, or its code differs from its file.
+    /// If there is no allocator, or its code differs from its file.
     pub fn find(target: &Target, files: Vec<Loaded>) -> Result<Allocator> {
         let has =
             |file: &Loaded| ["malloc", "free"].iter().all(|of| file.symbols.contains_key(*of));
@@ -124,15 +132,16 @@ impl Allocator {
         Ok(allocator)
     }
 
-    /// Its code as the file has it.
+    /// The allocator's code as the file has it.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub fn code(&self) -> Result<&[u8]> {
         self.file.file.bytes(self.segment.offset, self.segment.file_bytes)
     }
 
-    /// The beginnings of its functions in memory are those of the file, but for other tools' breakpoints.
+    /// Checks that the beginnings of the functions in memory equal the file's, except for other
+    /// tools' breakpoints.
     fn compare(&self, target: &Target) -> Result<()> {
         let code = self.code()?;
         for found in &self.functions {
@@ -168,7 +177,7 @@ fn functions(target: &Target, file: &Loaded, segment: &Segment) -> Result<Vec<Fo
         if !is_inside || found.iter().any(|of| of.entry == entry) {
             continue;
         }
-        // Under this name or another one.
+        // The symbol may have this name or another one.
         let named = file.symbols.values().find(|of| of.address == address);
         let bytes = named.map_or(0, |of| of.bytes);
         if name.starts_with("_Z") && jumps.passes_on(entry, bytes, &found) {
@@ -180,18 +189,19 @@ fn functions(target: &Target, file: &Loaded, segment: &Segment) -> Result<Vec<Fo
     Ok(found)
 }
 
-/// Whether a process must be left alone that has a function of this name and no place for its hook: ends would be missed.
+/// Whether a process must be left alone if this function exists and has no hook place: frees would
+/// be missed.
 #[must_use]
 pub fn is_needed(name: &str) -> bool {
     NEEDED.contains(&name) || name.starts_with("_Zd")
 }
 
-/// Where the code of an allocator leads.
+/// The jumps and calls in an allocator's code.
 struct Jumps<'a> {
     target: &'a Target,
     file: &'a Loaded,
     code: Code<'a>,
-    /// Functions by the words that get their addresses.
+    /// Names of functions, by the address of the word that receives the function's address.
     by_name: HashMap<u64, String>,
 }
 
@@ -202,7 +212,8 @@ impl<'a> Jumps<'a> {
         Ok(Jumps { target, file, code, by_name: file.file.functions_by_name()? })
     }
 
-    /// Whether an operator calls a function that was found: then that one samples for it, or reports the end.
+    /// Whether an operator calls a function that was found. That function then samples for the
+    /// operator, or reports the free.
     fn passes_on(&self, entry: u64, bytes: u64, found: &[Found]) -> bool {
         let from = (entry - self.code.address) as usize;
         let end = self.code.bytes.len().min(from + bytes.min(OPERATOR_BYTES) as usize);
@@ -214,8 +225,10 @@ impl<'a> Jumps<'a> {
         targets.any(|to| found.iter().any(|of| of.entry == to))
     }
 
-    /// Where a function leads that is only a jump to another one, perhaps through the procedure linkage table: mimalloc's `posix_memalign` is
-    /// `mi_posix_memalign`, jemalloc's `operator delete` is `free`.
+    /// Follows a function that is only a jump to another one, perhaps through the procedure linkage
+    /// table (PLT).
+    /// For example mimalloc's `posix_memalign` jumps to `mi_posix_memalign`, and jemalloc's
+    /// `operator delete` to `free`.
     fn follow(&self, entry: u64) -> u64 {
         let bytes_at = |at: u64| -> Option<[u8; 6]> {
             let from = usize::try_from(at.checked_sub(self.code.address)?).ok()?;
@@ -238,7 +251,8 @@ impl<'a> Jumps<'a> {
         entry
     }
 
-    /// Where a word of the file leads. Before the first call that may be code that looks for the function.
+    /// The function whose address a word of the file holds. Before the first call the word may
+    /// still lead to the code of lazy binding; then the function is found by its name.
     fn linked(&self, word: u64) -> Option<u64> {
         let to = self.target.memory.word(word).ok()?;
         let is_ours = to.wrapping_sub(self.code.address) < self.code.bytes.len() as u64;

@@ -1,17 +1,22 @@
-//! A thread of the target makes a few system calls for us, and would find its way back without us.
+//! Borrows a thread of the target to make a few system calls. The thread finds its way back even if
+//! the injector dies.
 //!
-//! The borrowed thread runs a stub that lies in the unused end of a mapped file's code. The stub makes the calls of a table up to the first that fails, waits a moment,
-//! restores the thread's signal mask, registers and flags from its own data, and jumps to where the thread was. While the injector lives the stub never comes to that end:
-//! the injector stops the thread where it waits and sets its registers, so that the kernel itself restarts what was interrupted. If the injector dies, the stub ends
-//! by itself.
+//! The borrowed thread runs a stub in the unused end of a mapped file's code. The stub makes the
+//! calls of a table, up to the first that fails.
+//! Then the stub waits a moment, restores the thread's signal mask, registers and flags from its
+//! own data, and jumps to where the thread was.
+//! While the injector lives, the stub never reaches that jump. The injector stops the thread where
+//! it waits and sets its registers, so that the kernel itself restarts the interrupted call. If the
+//! injector dies, the stub finishes alone.
 //!
-//! The table lies on the thread's stack, below what belongs to the function that was interrupted.
+//! The table lies on the thread's stack, below the memory of the interrupted function.
 //!
-//! Order matters. The registers lead to the stub before the signals are blocked, and the signals are unblocked before the registers lead home: a thread that
-//! is let go between any two steps is in the stub, which restores both.
+//! Order matters. On the way in, the registers are set to the stub before the signals are blocked.
+//! On the way back, the signals are unblocked before the registers are set back. A thread that is
+//! released between any two steps is in the stub, which restores both.
 //!
 //! ```text
-//! stub:   magic | name | code | time to wait | signal mask | where the thread was
+//! stub:   magic | name | code | time to wait | signal mask | registers of the thread
 //! stack:  … the function's own | red zone | table: call, call …, end
 //! ```
 
@@ -26,20 +31,22 @@ use std::time::{Duration, Instant};
 
 /// `__USER_CS`: 64-bit code.
 pub const CODE_SEGMENT: u64 = 0x33;
-/// "SMPLSTUB": whoever finds it where zeros should be has found what a dead injector left.
+/// "SMPLSTUB": marks a stub that a dead injector left where zeros should be.
 pub const MAGIC: [u8; 8] = *b"SMPLSTUB";
-/// Bytes that the stub may take.
+/// Maximum size of the stub.
 pub const STUB_BYTES: u64 = 1024;
-/// How long a call may take, and the way to the stop behind it.
+/// Maximum time for the calls of a table, and for the stop after them.
 const CALL_PATIENCE: Duration = Duration::from_millis(500);
-/// How long the stub waits to be stopped, nanoseconds: longer than the injector ever takes to come, unless it is dead.
+/// Time that the stub waits to be stopped, in nanoseconds. A living injector always stops it
+/// earlier.
 const WAIT_NS: u64 = 100_000_000;
-/// Calls of one table.
+/// Maximum number of calls in one table.
 pub const MAX_CALLS: usize = 60;
-/// Bytes below the stack pointer that belong to the function (System V ABI), and those that the table takes.
+/// Bytes below the stack pointer that belong to the function (System V ABI), and bytes that the
+/// table takes.
 const RED_ZONE_BYTES: u64 = 128;
 const STACK_BYTES: u64 = (MAX_CALLS as u64 + 1) * CALL_BYTES;
-/// Between two looks at a thread that makes its calls.
+/// Time between two checks of a thread that makes its calls.
 const POLL_PERIOD: Duration = Duration::from_micros(20);
 
 // Offsets in the stub.
@@ -50,17 +57,17 @@ const CODE: u64 = NAME + NAME_BYTES as u64;
 const REGISTERS: usize = 18;
 /// A call: its number and six arguments.
 const CALL_BYTES: u64 = 56;
-/// In the place of a number: the table ends.
+/// Stands in the place of a call's number at the end of the table.
 const END: u64 = u64::MAX;
-/// Larger results are errors.
+/// Results from here up to −1 are errors.
 const LAST_ERROR: i32 = -4095;
 
 /// A system call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Its number.
+    /// Number of the call.
     pub nr: i64,
-    /// Its arguments.
+    /// Arguments of the call.
     pub args: [u64; 6],
 }
 
@@ -78,30 +85,31 @@ impl Call {
 /// A place for the stub.
 #[derive(Clone, Copy, Debug)]
 pub struct StubPlace {
-    /// Its address.
+    /// Address of the stub.
     pub address: u64,
-    /// Behind the `syscall` instruction of the table: what a seccomp program sees.
+    /// Address behind the `syscall` instruction of the table's calls, as a seccomp program sees it.
     pub syscall_ip: u64,
-    /// Behind the one that waits.
+    /// Address behind the `syscall` instruction that waits.
     wait_ip: u64,
-    /// Behind the one that restores the signal mask.
+    /// Address behind the `syscall` instruction that restores the signal mask.
     mask_ip: u64,
     wait: u64,
     mask: u64,
-    /// Where the stub begins to wait.
+    /// Address at which the stub begins to wait.
     wait_start: u64,
 }
 
 impl StubPlace {
-    /// The stub at an address.
+    /// Describes the stub at an address.
     ///
     /// # Errors
-    /// If it cannot be encoded.
+    /// If the stub cannot be encoded.
     pub fn at(address: u64) -> Result<StubPlace> {
         Ok(code(address, &[0; REGISTERS], 0)?.1)
     }
 
-    /// The calls that the stub makes at its end, and the addresses behind their instructions.
+    /// The calls that the stub makes by itself at its end, and the addresses behind their
+    /// instructions.
     #[must_use]
     pub fn own_calls(&self) -> [(Call, u64); 2] {
         let wait = [0, 0, self.wait, 0, 8, 0];
@@ -112,7 +120,7 @@ impl StubPlace {
         ]
     }
 
-    /// Where a text for a call lies.
+    /// Address of the name that a call passes.
     #[must_use]
     pub fn name(&self) -> u64 {
         self.address + NAME
@@ -125,7 +133,7 @@ impl StubPlace {
     }
 }
 
-/// Machine code and data of the stub that lies at `stub`.
+/// Machine code and data of a stub at address `stub`.
 fn code(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, StubPlace)> {
     assemble(stub, home, mask).context("assemble the stub")
 }
@@ -157,7 +165,7 @@ fn assemble(
     a.cmp(rax, LAST_ERROR)?;
     a.jb(next)?;
     a.set_label(&mut wait)?;
-    // Not nanosleep: that would overwrite what the kernel remembers of a call that it is to restart.
+    // Not nanosleep: it would overwrite the kernel's restart data of the interrupted call.
     a.mov(eax, libc::SYS_ppoll as i32)?;
     a.xor(edi, edi)?;
     a.xor(esi, esi)?;
@@ -173,7 +181,8 @@ fn assemble(
     a.mov(r10d, 8)?;
     a.syscall()?;
     a.set_label(&mut unmasked)?;
-    // The stack pointer stands below the red zone: a handler may run at any of these instructions.
+    // The stack pointer is below the red zone: a signal handler may run at any of these
+    // instructions.
     a.push(qword_ptr(words[0]))?;
     a.popfq()?;
     for (register, word) in RESTORED.into_iter().zip(&words[1..]) {
@@ -203,9 +212,11 @@ fn assemble(
     Ok((result.inner.code_buffer, place))
 }
 
-/// Flags, fifteen registers in the order of [`RESTORED`], stack pointer and instruction pointer of a thread that goes on by itself.
+/// Flags, fifteen registers in the order of [`RESTORED`], stack pointer and instruction pointer
+/// with which the stub lets a thread go on.
 ///
-/// A system call that the kernel would restart is made again, as the kernel does it (arch/x86/kernel/signal.c, `arch_do_signal_or_restart`).
+/// An interrupted system call that the kernel would restart is made again, as the kernel does it
+/// (arch/x86/kernel/signal.c, `arch_do_signal_or_restart`).
 fn home_words(home: &user_regs_struct) -> [u64; REGISTERS] {
     let (mut result, mut next) = (home.rax, home.rip);
     if (home.orig_rax as i64) >= 0 && RESTARTS.contains(&(result as i64)) {
@@ -221,7 +232,7 @@ fn home_words(home: &user_regs_struct) -> [u64; REGISTERS] {
     ]
 }
 
-/// The whole stub.
+/// Bytes of the whole stub.
 fn stub(place: StubPlace, home: &user_regs_struct, mask: u64, name: &str) -> Result<Vec<u8>> {
     let (code, _) = code(place.address, &home_words(home), mask)?;
     let mut bytes = MAGIC.to_vec();
@@ -233,10 +244,10 @@ fn stub(place: StubPlace, home: &user_regs_struct, mask: u64, name: &str) -> Res
     Ok(bytes)
 }
 
-/// A thread that is stopped, and may be borrowed.
+/// A stopped thread that may be borrowed.
 #[derive(Debug)]
 pub struct Thread {
-    /// Its number.
+    /// Number of the thread.
     pub tid: Tid,
     registers: user_regs_struct,
 }
@@ -245,7 +256,8 @@ impl Thread {
     /// Stops a thread.
     ///
     /// # Errors
-    /// If it does not stop in time, or not where it can be borrowed; it goes on then.
+    /// If the thread does not stop in time, or not where it can be borrowed. The thread then runs
+    /// on.
     pub fn stop(tid: Tid, memory: &Memory) -> Result<Thread> {
         stop_thread(tid)?;
         let registers = kernel::registers(tid)?;
@@ -257,13 +269,13 @@ impl Thread {
         Ok(thread)
     }
 
-    /// Lets it go on.
+    /// Lets the thread run on.
     pub fn release(self) {
         let _ = kernel::detach(self.tid, 0);
     }
 }
 
-/// Whether a stopped thread stands where it can be taken away and brought back.
+/// Checks that a stopped thread is at a point from which it can be borrowed and returned.
 fn can_be_borrowed(tid: Tid, registers: &user_regs_struct, memory: &Memory) -> Result<()> {
     ensure!(registers.cs == CODE_SEGMENT, "thread {tid} runs 32-bit code");
     let below = registers.rsp.saturating_sub(RED_ZONE_BYTES + STACK_BYTES) & !15;
@@ -271,7 +283,8 @@ fn can_be_borrowed(tid: Tid, registers: &user_regs_struct, memory: &Memory) -> R
     memory.read(below, bytes).with_context(|| format!("thread {tid} has no stack"))?;
     let rseq = kernel::rseq_address(tid).unwrap_or(0);
     if rseq != 0 {
-        // `struct rseq`: two CPU numbers, then the address of `struct rseq_cs`: version, flags, start, length.
+        // `struct rseq`: two CPU numbers, then the address of `struct rseq_cs`: version, flags,
+        // start, length.
         let section = memory.word(rseq + 8)?;
         if section != 0 {
             let [start, length] = [memory.word(section + 8)?, memory.word(section + 16)?];
@@ -282,14 +295,14 @@ fn can_be_borrowed(tid: Tid, registers: &user_regs_struct, memory: &Memory) -> R
     Ok(())
 }
 
-/// Where a borrowed thread stands.
+/// State of a borrowed thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// In a stop from which the kernel restarts what the registers say.
+    /// Stopped so that the kernel restarts the call that the registers describe.
     AtStop,
-    /// It makes its calls, or waits.
+    /// The thread makes its calls, or waits.
     Away,
-    /// It is not ours any more.
+    /// The thread is not traced any more.
     LetGo,
 }
 
@@ -306,10 +319,10 @@ pub struct Borrowed<'m> {
 }
 
 impl<'m> Borrowed<'m> {
-    /// Leads a stopped thread to the stub at `place`.
+    /// Moves a stopped thread to the stub at `place`.
     ///
     /// # Errors
-    /// If something cannot be written; the thread goes on as it was then.
+    /// If something cannot be written. The thread then runs on as before.
     pub fn take(thread: Thread, place: StubPlace, name: &str, memory: &'m Memory) -> Result<Self> {
         let (tid, home) = (thread.tid, thread.registers);
         let mut borrowed = Borrowed {
@@ -334,15 +347,17 @@ impl<'m> Borrowed<'m> {
         self.mask = kernel::blocked_signals(self.tid)?;
         let stub = stub(self.place, &self.home, self.mask, name)?;
         self.memory.write(self.place.address, &stub)?;
-        // The thread's memory is what we have written to: it has not become another program since.
+        // The thread sees what `memory` has written: the process has not executed another program
+        // since.
         let found = kernel::peek(self.tid, self.place.address)?;
         ensure!(found == u64::from_le_bytes(MAGIC), "the process has begun another program");
         let mut registers = self.home;
         registers.rip = self.place.wait_start;
         registers.rsp = (self.home.rsp - RED_ZONE_BYTES - STACK_BYTES) & !15;
-        // No system call is to be restarted: that is for the way home.
+        // No system call is restarted here: only the return to the program restarts the interrupted
+        // call.
         registers.orig_rax = u64::MAX;
-        // No direction, no single step.
+        // Only the interrupt flag (and the fixed bit 1): no direction flag, no single step.
         registers.eflags = 0x202;
         kernel::set_registers(self.tid, &registers)?;
         kernel::set_blocked_signals(self.tid, u64::MAX)?;
@@ -350,16 +365,18 @@ impl<'m> Borrowed<'m> {
         Ok(())
     }
 
-    /// Which thread it is.
+    /// Number of the thread.
     #[must_use]
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// Has it make calls up to the first that fails: how many it has made, and what the last one returned.
+    /// Lets the thread make calls up to the first that fails. Returns how many calls it made, and
+    /// the result of the last one.
     ///
     /// # Errors
-    /// If the thread was stopped or killed by somebody else, or the calls take too long. It has to be given back then.
+    /// If another process stopped or killed the thread, or the calls take too long. The caller then
+    /// has to give the thread back.
     pub fn run(&mut self, calls: &[Call]) -> Result<(usize, i64)> {
         ensure!(self.state == State::AtStop, "thread {} is elsewhere", self.tid);
         let end = Call { nr: END as i64, args: [0; 6] };
@@ -382,8 +399,9 @@ impl<'m> Borrowed<'m> {
         Ok((made as usize, registers.r13 as i64))
     }
 
-    /// Until it waits behind its calls. All signals are blocked but SIGKILL and SIGSTOP; where it would be stopped by SIGSTOP is as good a place to go home
-    /// from as any.
+    /// Waits until the thread has made its calls and waits. All signals except SIGKILL and SIGSTOP
+    /// are blocked.
+    /// If SIGSTOP arrives, the thread is returned to the program from that stop.
     fn wait_until_done(&mut self) -> Result<()> {
         let path = format!("/proc/{}/syscall", self.tid);
         let waits = format!("{} 0x0 0x0 {:#x} ", libc::SYS_ppoll, self.place.wait);
@@ -412,7 +430,8 @@ impl<'m> Borrowed<'m> {
         }
     }
 
-    /// Sends it home, and takes the stub away; how long it was away.
+    /// Returns the thread to the program, and removes the stub. Returns how long the thread was
+    /// borrowed.
     #[must_use = "the figure is for the report"]
     pub fn give_back(mut self) -> Duration {
         self.go_home();
@@ -423,13 +442,14 @@ impl<'m> Borrowed<'m> {
         if self.state == State::Away {
             self.stop_in_stub();
         }
-        // Otherwise it is let go when this process ends, and finds the way by itself.
+        // A thread that did not stop is released when this process ends; the stub then returns it
+        // to the program.
         if self.state == State::AtStop {
             self.set_home(0);
         }
     }
 
-    /// Has it stop where registers may be set so that the kernel restarts a call.
+    /// Stops the thread where registers may be set so that the kernel restarts a call.
     fn stop_in_stub(&mut self) {
         let interrupted = kernel::interrupt(self.tid);
         let deadline = Instant::now() + CALL_PATIENCE;
@@ -439,7 +459,7 @@ impl<'m> Borrowed<'m> {
         match change {
             Some(Change::Interrupted) if is_in_stub() => self.state = State::AtStop,
             Some(Change::Signal(signal)) if is_in_stub() => self.set_home(signal),
-            // The stub has led it home.
+            // The stub has already returned the thread to the program.
             Some(Change::Interrupted) => {
                 mend(self.tid);
                 let _ = kernel::detach(self.tid, 0);
@@ -453,7 +473,9 @@ impl<'m> Borrowed<'m> {
         }
     }
 
-    /// Signals first: until the registers are set it is in the stub, which restores both. The stub is taken away when nobody is in it.
+    /// Restores the signal mask first: until the registers are set the thread is in the stub, which
+    /// restores both.
+    /// The stub is removed only when the thread has left it.
     fn set_home(&mut self, signal: i32) {
         let done = kernel::set_blocked_signals(self.tid, self.mask)
             .and_then(|()| kernel::set_registers(self.tid, &self.home))
@@ -536,7 +558,7 @@ mod tests {
         assert_eq!(words[16..], [0x7ffc_0000, 0x40_1000]);
     }
 
-    /// What the kernel would do with the results that only a tracer sees.
+    /// Results that only a tracer sees are handled as the kernel would handle them.
     #[test]
     fn interrupted_calls_are_made_again() {
         let interrupted = |result: i64| home_words(&thread(result as u64, libc::SYS_futex));

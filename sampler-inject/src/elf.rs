@@ -1,4 +1,4 @@
-//! What ELF files say: symbols, segments, relocations. Files are read piece by piece.
+//! Contents of ELF files: symbols, segments, relocations. Files are read piece by piece.
 //!
 //! Reference: System V ABI (object files); AMD64 supplement, table 4.9 (relocations).
 
@@ -11,55 +11,55 @@ use object::{
 use std::collections::HashMap;
 use std::fs::File;
 
-/// Bytes of code, or of a whole file, that are read at most.
+/// Maximum size of a code segment, or of a file that is read whole.
 const MAX_SEGMENT_BYTES: u64 = 256 << 20;
 
-/// A function among the dynamic symbols.
+/// A function or data object among the dynamic symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Symbol {
-    /// Its address in the file.
+    /// Address in the file.
     pub address: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// A part of a file that is mapped.
+/// A part of a file that is mapped (`PT_LOAD`).
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// Its address in the file.
+    /// Address in the file.
     pub address: u64,
-    /// Bytes in memory.
+    /// Size in memory, in bytes.
     pub memory_bytes: u64,
-    /// Where it is in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Bytes of it in the file.
+    /// Size in the file, in bytes.
     pub file_bytes: u64,
     /// `PF_…`
     pub flags: u32,
 }
 
 impl Segment {
-    /// Whether it is code.
+    /// Whether the segment is code.
     #[must_use]
     pub fn is_code(&self) -> bool {
         self.flags & elf::PF_X != 0
     }
 
-    /// Whether it is writable.
+    /// Whether the segment is writable.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.flags & elf::PF_W != 0
     }
 }
 
-/// What a word of a file becomes when it is loaded.
+/// The value that a word of a file gets when the file is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relocation {
-    /// The file's address in memory, and so much more.
+    /// The file's address in memory, plus this number.
     Base(u64),
-    /// The offset of the file's thread-local memory, and so much more.
+    /// The offset of the file's thread-local memory, plus this number.
     ThreadOffset(u64),
-    /// 0: a symbol that may be missing.
+    /// 0, since the symbol is weak and undefined.
     Missing,
 }
 
@@ -69,10 +69,10 @@ pub struct File64 {
 }
 
 impl File64 {
-    /// Takes a file.
+    /// Opens an ELF file.
     ///
     /// # Errors
-    /// If it is not ELF of 64 bits.
+    /// If the file is not ELF of 64 bits.
     pub fn new(file: File) -> Result<File64> {
         let cache = ReadCache::new(file);
         ElfFile64::<Endianness, _>::parse(&cache).context("parse as ELF")?;
@@ -83,7 +83,7 @@ impl File64 {
         ElfFile64::parse(&self.cache).context("parse as ELF")
     }
 
-    /// Defined dynamic symbols that are functions or data: name, where.
+    /// Defined dynamic symbols that are functions or data, by name.
     ///
     /// # Errors
     /// If the file is broken.
@@ -102,7 +102,7 @@ impl File64 {
         Ok(found)
     }
 
-    /// What is mapped.
+    /// The segments that are mapped (`PT_LOAD`).
     ///
     /// # Errors
     /// If the file is broken.
@@ -121,10 +121,10 @@ impl File64 {
         Ok(segments.collect())
     }
 
-    /// The segment of code that has an address of the file, and its bytes.
+    /// The code segment that contains an address of the file, and its bytes.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no code segment contains the address, or the segment is larger than 256 MiB.
     pub fn code(&self, address: u64) -> Result<(Segment, &[u8])> {
         let has = |of: &Segment| of.is_code() && address.wrapping_sub(of.address) < of.file_bytes;
         let segment = self.segments()?.into_iter().find(has);
@@ -133,26 +133,27 @@ impl File64 {
         Ok((segment, self.bytes(segment.offset, segment.file_bytes)?))
     }
 
-    /// Bytes of the file.
+    /// Reads bytes of the file.
     ///
     /// # Errors
-    /// If it has not so many.
+    /// If the file is too short.
     pub fn bytes(&self, offset: u64, bytes: u64) -> Result<&[u8]> {
         let read = (&self.cache).read_bytes_at(offset, bytes);
         read.map_err(|()| anyhow::anyhow!("read {bytes} bytes at {offset:#x}"))
     }
 
-    /// All of the file.
+    /// Reads the whole file.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read, or is larger than 256 MiB.
     pub fn all(&self) -> Result<&[u8]> {
         let bytes = (&self.cache).len().map_err(|()| anyhow::anyhow!("read the length"))?;
         ensure!(bytes <= MAX_SEGMENT_BYTES, "{bytes} bytes");
         self.bytes(0, bytes)
     }
 
-    /// Words that get the address of a function by its name, at the latest when it is called first: the word's address, the name.
+    /// Words that receive the address of a function by its name, at the latest at the first call:
+    /// address of the word → name.
     ///
     /// # Errors
     /// If the file is broken.
@@ -177,10 +178,10 @@ impl File64 {
         Ok(named.collect())
     }
 
-    /// Dynamic relocations: the word's address, what it becomes.
+    /// Dynamic relocations: the word's address, and what the word becomes.
     ///
     /// # Errors
-    /// If there is one that needs something of the process.
+    /// If a relocation needs something of the process, or has an unknown kind.
     pub fn relocations(&self) -> Result<Vec<(u64, Relocation)>> {
         let file = self.parse()?;
         let Some(relocations) = file.dynamic_relocations() else { return Ok(Vec::new()) };

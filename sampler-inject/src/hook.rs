@@ -1,7 +1,11 @@
-//! One byte of each hooked function is written, and put back.
+//! Hooks: one byte of each hooked function is written, and later put back.
 //!
-//! Before a byte is written the code is compared with the file: the byte itself has to be the file's, the four behind it the file's or another tool's `int3` at the beginning of an instruction.
-//! Before it is put back it has to be `E9`, and the four bytes as before. What is otherwise is left alone.
+//! Before a byte is written, the code is compared with the file. The byte itself has to be the
+//! file's.
+//! Each of the four bytes behind it has to be the file's, or another tool's `int3` at the beginning
+//! of an instruction.
+//! Before a byte is put back, it has to be `E9`, and the four bytes are checked in the same way.
+//! Code that differs is left alone.
 
 use crate::kernel::Tid;
 use crate::memory::Memory;
@@ -10,7 +14,7 @@ use anyhow::Result;
 pub use sampler_common::injected::HookState as State;
 use sampler_common::injected::JUMP;
 
-/// What stands there.
+/// Reads whether a hook is in.
 ///
 /// # Errors
 /// If the code cannot be read.
@@ -18,7 +22,7 @@ pub fn state(memory: &Memory, hook: &Hook) -> Result<State> {
     Ok(hook.state(memory.array(hook.patch)?))
 }
 
-/// Puts hooks in, in their order. Those that are in now.
+/// Puts hooks in, in their order. Returns the hooks that are now in.
 ///
 /// # Errors
 /// If code cannot be read or written.
@@ -35,7 +39,8 @@ pub fn put_in<'h>(memory: &Memory, tid: Tid, hooks: &'h [Hook]) -> Result<Vec<&'
     Ok(are_in)
 }
 
-/// Takes hooks out, in reversed order: allocators first. Those that could not be taken out, since something else stands there.
+/// Takes hooks out in reversed order: allocation functions first. Returns the hooks that stay
+/// because another tool changed their code.
 ///
 /// # Errors
 /// If code cannot be read or written.

@@ -1,8 +1,11 @@
-//! The loader: the sampler's library becomes an image in the target.
+//! The loader: turns the sampler's library into an image in the target.
 //!
-//! The memory file holds the library byte for byte, so that any tool reads its symbols, probes and unwind tables there, and behind it the pages of code around hooks.
-//! One mapping of that file reserves the whole range first. Everything else of the image lies between its beginning and the record's page, so that parts of
-//! an image that was never finished are recognized.
+//! The memory file holds the library byte for byte, so that any tool reads its symbols, probes and
+//! unwind tables there.
+//! The pages of code around hooks follow the library in the file.
+//! The first mapping of the file reserves the whole range. All further mappings of the image,
+//! except the pages around hooks, lie between the beginning of that range and the record's page. So
+//! the parts of an unfinished image are recognized.
 //!
 //! References: System V ABI (program loading); `sampler-preload/src/inject.rs` for the words.
 
@@ -16,21 +19,23 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
-/// Thread-local memory of the image, from the thread pointer on: `tcbhead_t.__glibc_unused2` of glibc since 2.23, zero in every thread.
+/// Offset of the image's thread-local memory from the thread pointer. It is
+/// `tcbhead_t.__glibc_unused2` of glibc since 2.23, zero in every thread.
 pub const THREAD_OFFSET: u64 = 0x80;
-/// Bytes of it that the library uses.
+/// Bytes of thread-local memory that the library uses.
 pub const THREAD_BYTES: usize = 24;
 /// "SMPLINJ2": the layout of the words.
 const WORDS_MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ2");
 /// Words before the functions.
 const HEAD_WORDS: u64 = 13;
-/// A function of the table: its name, three words.
+/// Size of a function in the table of words: its name, and three words.
 const FUNCTION_BYTES: u64 = FUNCTION_NAME_BYTES + 3 * 8;
 const FUNCTION_NAME_BYTES: u64 = 40;
-/// The image lies so far below the memory that it is near to, where mappings of the program's own seldom come.
+/// Distance in bytes between the image and the upper end of its gap. The program's own mappings
+/// seldom come there.
 const DISTANCE: u64 = 8 << 30;
 
-/// Where a function's calls go on to.
+/// Addresses of the words that say where a function's calls go on to.
 #[derive(Clone, Copy, Debug)]
 struct FunctionWords {
     next: u64,
@@ -38,7 +43,7 @@ struct FunctionWords {
     trampoline: u64,
 }
 
-/// Words of the library that are filled, as addresses in its file.
+/// Words of the library that the loader fills, as addresses in its file.
 #[derive(Clone, Debug)]
 struct LoaderWords {
     rate: u64,
@@ -52,20 +57,20 @@ struct LoaderWords {
     functions: HashMap<String, FunctionWords>,
 }
 
-/// What is written into the words.
+/// Values that are written into the words.
 #[derive(Clone, Copy, Debug)]
 pub struct Values {
-    /// The rate, raw units.
+    /// The sampling rate, in raw units.
     pub rate: u64,
-    /// `__vdso_clock_gettime`, or 0.
+    /// Address of `__vdso_clock_gettime`, or 0.
     pub clock: u64,
-    /// A random number.
+    /// A random seed.
     pub seed: u64,
     /// Whether the processor has `rdrand`.
     pub has_rdrand: bool,
 }
 
-/// The library.
+/// The library that becomes an image.
 pub struct Image {
     content: Vec<u8>,
     segments: Vec<Segment>,
@@ -78,7 +83,7 @@ impl Image {
     /// Reads a library.
     ///
     /// # Errors
-    /// If it cannot be injected.
+    /// If the library cannot be injected.
     pub fn read(path: &Path) -> Result<Image> {
         let read = || -> Result<Image> {
             let file = File64::new(File::open(path)?)?;
@@ -92,7 +97,7 @@ impl Image {
         read().with_context(|| format!("{} cannot be injected", path.display()))
     }
 
-    /// Bytes that the image takes, the record's page being the last.
+    /// Size of the image in bytes. The record's page is the last page.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let end = |segment: &Segment| segment.address + segment.memory_bytes;
@@ -100,7 +105,7 @@ impl Image {
         end.next_multiple_of(PAGE_BYTES) + PAGE_BYTES
     }
 
-    /// Where it is put: far from what the program maps, in the largest gap.
+    /// Chooses the image's address: in the largest gap, far from the program's mappings.
     #[must_use]
     pub fn place(&self, maps: &Maps) -> Option<u64> {
         let bytes = self.bytes();
@@ -111,14 +116,14 @@ impl Image {
         (base >= start).then_some(base)
     }
 
-    /// Where calls of a function go to in an image at `base`.
+    /// Address of the library's function `name` in an image at `base`; hooked calls go there.
     #[must_use]
     pub fn entry(&self, base: u64, name: &str) -> Option<u64> {
         self.words.functions.contains_key(name).then_some(())?;
         Some(base + self.symbols.get(name)?.address)
     }
 
-    /// What the memory file holds: the library, the pages, the record's page.
+    /// Content of the memory file: the library, the pages around hooks, the record's page.
     #[must_use]
     pub fn content(&self, layout: &Layout) -> Vec<u8> {
         let mut content = self.content.clone();
@@ -134,7 +139,7 @@ impl Image {
         (self.content.len() as u64).next_multiple_of(PAGE_BYTES)
     }
 
-    /// Calls that map it, and close the file.
+    /// Calls that map the image, and close the file.
     #[must_use]
     pub fn calls(&self, base: u64, layout: &Layout, file: u64) -> Vec<Call> {
         let bytes = self.bytes();
@@ -175,10 +180,11 @@ impl Image {
         }
     }
 
-    /// What is written into the image: address, bytes. Relocations, words, and zeros where the file has something else.
+    /// Bytes to write into the image, by address: relocations, words, and zeros where the file has
+    /// something else.
     ///
     /// # Errors
-    /// If a word is not where it can be written.
+    /// If a word crosses the end of a writable part, or a hooked function has no words.
     pub fn writes(
         &self,
         base: u64,
@@ -218,7 +224,7 @@ impl Image {
         Ok(parts.into_iter().map(|(address, bytes)| (base + address, bytes)).collect())
     }
 
-    /// Writable segments as the file has them, zeros up to the page's end.
+    /// Writable segments as the file has them, extended by zeros to the end of the page.
     fn writable_parts(&self) -> Vec<(u64, Vec<u8>)> {
         let writable = self.segments.iter().filter(|segment| segment.is_writable());
         let part = |segment: &Segment| {
@@ -231,13 +237,13 @@ impl Image {
         writable.map(part).collect()
     }
 
-    /// Where rates are written in an image at `base`.
+    /// Addresses of the rates in an image at `base`.
     #[must_use]
     pub fn rates(&self, base: u64) -> [u64; 2] {
         [base + self.words.rate, base + self.words.asked]
     }
 
-    /// What has to be zero when hooks are put in.
+    /// Areas that have to be zero when hooks are put in: address, bytes.
     #[must_use]
     pub fn areas(&self, base: u64) -> [(u64, u64); 2] {
         self.words.areas.map(|(start, bytes)| (base + start, bytes))
@@ -247,14 +253,14 @@ impl Image {
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const READ_EXECUTE: i32 = libc::PROT_READ | libc::PROT_EXEC;
 
-/// What may be at the address of a mapping.
+/// What a mapping may replace at its address.
 #[derive(Clone, Copy)]
 enum Fixed {
     /// Nothing.
     New,
-    /// What we reserved.
+    /// The range that the first mapping reserved.
     Ours,
-    /// The same, for memory without a file.
+    /// The reserved range, by memory without a file.
     Anonymous,
 }
 
@@ -273,7 +279,7 @@ fn advise(address: u64, bytes: u64, advice: i32) -> Call {
     Call { nr: libc::SYS_madvise, args: [address, bytes, advice as u64, 0, 0, 0] }
 }
 
-/// Writes into the part that has an address, or beside all parts: memory without a file.
+/// Writes bytes into the part that contains `address`, or adds a part for memory without a file.
 fn set(parts: &mut Vec<(u64, Vec<u8>)>, address: u64, bytes: &[u8]) -> Result<()> {
     for (start, part) in parts.iter_mut() {
         if let Some(at) = address.checked_sub(*start).filter(|at| *at < part.len() as u64) {
@@ -286,7 +292,7 @@ fn set(parts: &mut Vec<(u64, Vec<u8>)>, address: u64, bytes: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Reads the table of words.
+/// Reads the library's table of words.
 fn words(
     content: &[u8],
     segments: &[Segment],

@@ -1,6 +1,7 @@
-//! System calls that have no safe interface: ptrace(2), waitpid(2) with `__WALL`, and the scheduler.
+//! System calls without a safe interface: ptrace(2), waitpid(2) with `__WALL`, and the scheduler.
 //!
-//! This file alone has `unsafe`. Each request that changes a thread counts as a step ([`crate::steps`]).
+//! This file alone has `unsafe`. Each request that changes a thread counts as a step
+//! ([`crate::steps`]).
 //!
 //! Reference: ptrace(2); Linux kernel/ptrace.c, include/uapi/linux/ptrace.h.
 #![allow(unsafe_code, reason = "ptrace(2) and waitpid(2) take pointers")]
@@ -13,14 +14,16 @@ use std::ptr::null_mut;
 /// Number of a thread.
 pub type Tid = pid_t;
 
-/// `ERESTARTSYS`, `ERESTARTNOINTR`, `ERESTARTNOHAND`, `ERESTART_RESTARTBLOCK` of include/linux/errno.h: results that only a tracer sees.
+/// `ERESTARTSYS`, `ERESTARTNOINTR`, `ERESTARTNOHAND`, `ERESTART_RESTARTBLOCK` of
+/// include/linux/errno.h: results that only a tracer sees.
 pub const RESTARTS: [i64; 4] = [-512, -513, RESTART_UNLESS_HANDLED, RESTART_BY_BLOCK];
-/// The call is made again, unless a handler runs: then it returns `EINTR`.
+/// `ERESTARTNOHAND`: the kernel makes the call again, unless a handler runs. Then the call returns
+/// `EINTR`.
 pub const RESTART_UNLESS_HANDLED: i64 = -514;
-/// `restart_syscall` goes on with what is left of a timeout.
+/// `ERESTART_RESTARTBLOCK`: `restart_syscall` goes on with the rest of a timeout.
 pub const RESTART_BY_BLOCK: i64 = -516;
 
-/// Bit in the signal of a stop at a system call (`PTRACE_O_TRACESYSGOOD`).
+/// Bit in a stop's signal that marks a stop at a system call (`PTRACE_O_TRACESYSGOOD`).
 const SYSCALL_BIT: i32 = 0x80;
 /// `PTRACE_EVENT_STOP`
 const EVENT_STOP: i32 = 128;
@@ -55,16 +58,16 @@ struct DispatchConfig {
 /// `PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG` (Linux 6.4)
 const GET_DISPATCH_CONFIG: libc::c_uint = 0x4211;
 
-/// What became of a traced thread.
+/// Change of state of a traced thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// It stopped where it was interrupted, or with its whole process.
+    /// The thread stopped where it was interrupted, or with its whole process.
     Interrupted,
-    /// It stopped at the entry or the exit of a system call.
+    /// The thread stopped at the entry or the exit of a system call.
     Syscall,
-    /// It is about to get this signal.
+    /// The thread is about to get this signal.
     Signal(i32),
-    /// It has ended.
+    /// The thread has ended.
     Gone,
 }
 
@@ -74,7 +77,8 @@ fn request(
     address: usize,
     data: *mut c_void,
 ) -> io::Result<libc::c_long> {
-    // SAFETY: callers pass what the request takes; `data` is null, a number, or memory of the size that `address` or the request says.
+    // SAFETY: callers pass what the request takes. `data` is null, a number, or memory of the size
+    // that `address` or the request says.
     let result = unsafe { libc::ptrace(request, tid, address as *mut c_void, data) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -87,7 +91,8 @@ fn act(what: libc::c_uint, tid: Tid, data: usize) -> io::Result<()> {
 
 /// Attaches to a thread without stopping it.
 ///
-/// A thread that this process traces already stays traced: an attempt that gave up leaves threads that had not stopped by then.
+/// Succeeds for a thread that this process already traces. An earlier attempt that gave up may have
+/// left such threads.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -98,7 +103,8 @@ pub fn seize(tid: Tid) -> io::Result<()> {
     }
 }
 
-/// Whether this thread traces another one: the kernel names the tracer's thread (proc(5), `TracerPid`).
+/// Whether the calling thread traces another one. The kernel names the tracer's thread (proc(5),
+/// `TracerPid`).
 fn is_traced_by_us(tid: Tid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
@@ -106,13 +112,15 @@ fn is_traced_by_us(tid: Tid) -> bool {
         == Some(rustix::thread::gettid().as_raw_nonzero().get())
 }
 
-/// Has the stopped thread's own seccomp filters wait until it is let go. Best effort: this takes a kernel with checkpoint and restore.
+/// Suspends the seccomp filters of a stopped thread until it is detached.
+/// Best effort: the option takes a kernel with checkpoint and restore
+/// (`CONFIG_CHECKPOINT_RESTORE`).
 pub fn suspend_seccomp(tid: Tid) {
     let options = libc::PTRACE_O_TRACESYSGOOD | SUSPEND_SECCOMP;
     let _ = act(libc::PTRACE_SETOPTIONS, tid, options as usize);
 }
 
-/// Has an attached thread stop where it is.
+/// Stops an attached thread where it is.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -120,7 +128,7 @@ pub fn interrupt(tid: Tid) -> io::Result<()> {
     act(libc::PTRACE_INTERRUPT, tid, 0)
 }
 
-/// Lets a stopped thread run, with a signal (0: none).
+/// Lets a stopped thread run on, and delivers a signal (0: none).
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -128,7 +136,7 @@ pub fn resume(tid: Tid, signal: i32) -> io::Result<()> {
     act(libc::PTRACE_CONT, tid, signal as usize)
 }
 
-/// Lets go of a stopped thread, with a signal (0: none).
+/// Detaches from a stopped thread, and delivers a signal (0: none).
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -136,7 +144,7 @@ pub fn detach(tid: Tid, signal: i32) -> io::Result<()> {
     act(libc::PTRACE_DETACH, tid, signal as usize)
 }
 
-/// Registers of a stopped thread.
+/// Returns the registers of a stopped thread.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -147,7 +155,7 @@ pub fn registers(tid: Tid) -> io::Result<user_regs_struct> {
     Ok(registers)
 }
 
-/// Sets them.
+/// Sets the registers of a stopped thread.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -158,7 +166,7 @@ pub fn set_registers(tid: Tid, registers: &user_regs_struct) -> io::Result<()> {
     done
 }
 
-/// Blocked signals of a stopped thread, one bit each.
+/// Returns the blocked signals of a stopped thread, one bit each.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -168,7 +176,7 @@ pub fn blocked_signals(tid: Tid) -> io::Result<u64> {
     Ok(mask)
 }
 
-/// Sets them.
+/// Sets the blocked signals of a stopped thread.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -179,10 +187,10 @@ pub fn set_blocked_signals(tid: Tid, mut mask: u64) -> io::Result<()> {
     done
 }
 
-/// Eight bytes of memory as ptrace reads them, also where /proc/PID/mem may not.
+/// Reads eight bytes of memory by ptrace, which also works where /proc/PID/mem does not.
 ///
 /// # Errors
-/// If they are not mapped.
+/// If the bytes are not mapped.
 pub fn peek(tid: Tid, address: u64) -> io::Result<u64> {
     let mut word = 0u64;
     // SAFETY: the raw system call stores the word through its fourth argument.
@@ -192,20 +200,20 @@ pub fn peek(tid: Tid, address: u64) -> io::Result<u64> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(word) }
 }
 
-/// Writes them.
+/// Writes eight bytes of memory by ptrace.
 ///
 /// # Errors
-/// If they are not mapped.
+/// If the bytes are not mapped.
 pub fn poke(tid: Tid, address: u64, word: u64) -> io::Result<()> {
     let done = request(libc::PTRACE_POKEDATA, tid, address as usize, word as *mut c_void).map(drop);
     steps::step();
     done
 }
 
-/// The seccomp programs of a stopped thread, the latest first.
+/// Returns the seccomp programs of a stopped thread, the latest first.
 ///
 /// # Errors
-/// If the kernel does not hand them out: this takes a kernel with checkpoint and restore.
+/// If the kernel does not return them: the request takes a kernel with checkpoint and restore.
 pub fn seccomp_programs(tid: Tid) -> io::Result<Vec<Vec<sock_filter>>> {
     let mut programs = Vec::new();
     loop {
@@ -221,10 +229,10 @@ pub fn seccomp_programs(tid: Tid) -> io::Result<Vec<Vec<sock_filter>>> {
     }
 }
 
-/// Where a stopped thread has its `struct rseq`; 0: it has none.
+/// Returns the address of a stopped thread's `struct rseq`; 0: it has none.
 ///
 /// # Errors
-/// If the kernel does not say: this takes Linux 5.13.
+/// If the kernel does not support the request (before Linux 5.13).
 pub fn rseq_address(tid: Tid) -> io::Result<u64> {
     let mut of = RseqConfiguration::default();
     let bytes = size_of_val(&of);
@@ -232,7 +240,8 @@ pub fn rseq_address(tid: Tid) -> io::Result<u64> {
     Ok(of.address)
 }
 
-/// Whether a stopped thread has its system calls dispatched to itself. A kernel that does not say is older than 6.4.
+/// Whether a stopped thread has its system calls dispatched to itself (Syscall User Dispatch).
+/// `None`: the kernel is older than 6.4.
 #[must_use]
 pub fn dispatches_syscalls(tid: Tid) -> Option<bool> {
     let mut config = DispatchConfig::default();
@@ -241,9 +250,10 @@ pub fn dispatches_syscalls(tid: Tid) -> Option<bool> {
     Some(config.mode != 0)
 }
 
-/// What became of a thread (−1: of any); `None`: nothing for a moment.
+/// Waits for a change of a thread (−1: of any). `None`: nothing changed for a moment.
 ///
-/// It sleeps in the kernel, so that the thread finds a processor; a timer's signal ends that.
+/// The wait sleeps in the kernel, so that the thread finds a processor. A timer's signal ends the
+/// wait.
 ///
 /// # Errors
 /// If this process traces no such thread.
@@ -262,10 +272,10 @@ pub fn wait(tid: Tid) -> io::Result<Option<(Tid, Change)>> {
     }
 }
 
-/// What became of a thread by now; `None`: nothing.
+/// Returns the change of a thread, without waiting. `None`: nothing changed.
 ///
 /// # Errors
-/// If this process does not trace it.
+/// If this process does not trace the thread.
 pub fn poll(tid: Tid) -> io::Result<Option<Change>> {
     let mut status = 0;
     // SAFETY: stores a number.
@@ -277,16 +287,17 @@ pub fn poll(tid: Tid) -> io::Result<Option<Change>> {
     }
 }
 
-/// Microseconds between two ticks: deadlines are looked at so often.
+/// Microseconds between two ticks, and so between two checks of a deadline.
 const TICK_US: i64 = 1000;
 
-/// From now on a signal interrupts this process again and again.
+/// Starts a timer whose signal interrupts this process again and again.
 fn start_ticks() {
     extern "C" fn tick(_: i32) {}
     // SAFETY: plain numbers, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = tick as *const () as usize;
-    // SAFETY: reads the structure; the handler does nothing. Without SA_RESTART, so that waits end.
+    // SAFETY: reads the structure; the handler does nothing. SA_RESTART is absent, so that waits
+    // end.
     unsafe { libc::sigaction(libc::SIGALRM, &raw const action, null_mut()) };
     let every = libc::timeval { tv_sec: 0, tv_usec: TICK_US };
     let timer = libc::itimerval { it_interval: every, it_value: every };
@@ -306,7 +317,7 @@ fn change(status: i32) -> Change {
     }
 }
 
-/// Runs before all ordinary threads from now on, or as one of them again. Best effort.
+/// Gives this process a real-time priority, or takes it away again. Best effort.
 pub fn set_urgent(is_urgent: bool) {
     let policy = if is_urgent { libc::SCHED_RR } else { libc::SCHED_OTHER };
     let parameter = libc::sched_param { sched_priority: i32::from(is_urgent) };

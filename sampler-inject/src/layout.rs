@@ -1,4 +1,5 @@
-//! Which place each function of the target's allocator gets: [`crate::plan`] for what is mapped there.
+//! Chooses a hook place for each function of the target's allocator. [`crate::plan`] chooses the
+//! pages to map.
 
 use crate::allocator::{self, Allocator, Found};
 use crate::hook;
@@ -9,14 +10,14 @@ use crate::record::Hook;
 use crate::target::Target;
 use anyhow::Result;
 
-/// A hook that has its place.
+/// A hook with its place.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    /// What is written.
+    /// The byte to write.
     pub hook: Hook,
-    /// Where the function begins that is the one without the hook.
+    /// Address of the copy that runs as the function without the hook.
     pub original: u64,
-    /// Which function it is.
+    /// The hooked function.
     pub function: Found,
 }
 
@@ -25,16 +26,17 @@ pub struct Placed {
 pub struct Layout {
     /// Hooks in the order in which they are put in.
     pub hooks: Vec<Placed>,
-    /// Functions that have no place.
+    /// Names of functions without a place.
     pub without: Vec<&'static str>,
     /// Pages: address, content.
     pub pages: Vec<(u64, Vec<u8>)>,
 }
 
-/// Finds places for all functions. `reserved`: where the image will be. `entry`: the address in the image that a function's calls go to.
+/// Finds places for all functions. `reserved` is the range of the future image.
+/// `entry` gives the address in the image to which a function's calls go.
 ///
 /// # Errors
-/// If a function has none that has to be hooked.
+/// If a function that has to be hooked has no place.
 pub fn layout(
     target: &Target,
     allocator: &Allocator,

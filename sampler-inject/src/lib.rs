@@ -1,11 +1,14 @@
-//! Live injection: the in-process sampler is put into a running process, and taken out.
+//! Live injection: puts the in-process sampler into a running process, and takes it out again.
 //!
-//! One operation is one short-lived process ([`operation`], the binary `sampler-inject`): ptrace ends with it, so that whatever goes wrong ends with it,
-//! too. Every prefix of an operation leaves the target unharmed.
+//! One operation is one short-lived process ([`operation`], the binary `sampler-inject`). The
+//! kernel ends ptrace when the tracer ends, so a failed operation leaves nothing traced. The target
+//! stays unharmed wherever an operation stops.
 //!
-//! [`prologue`] (which byte of a function becomes a jump, and the code around it), [`plan`] (places whose landings are free, and the pages there) and [`filter`]
-//! (what a seccomp program says to a call) are pure.
-//! [`target`], [`maps`] and [`elf`] read. [`memory`], [`calls`], [`stop`] and [`hook`] change the target.
+//! Pure modules: [`prologue`] (which byte of a function becomes a jump, and the code around that
+//! byte), [`plan`] (hook places whose landings are free, and the pages there) and [`filter`] (the
+//! verdict of a seccomp program on a call).
+//! [`target`], [`maps`] and [`elf`] only read. [`memory`], [`calls`], [`stop`] and [`hook`] change
+//! the target.
 
 pub mod allocator;
 pub mod calls;

@@ -1,6 +1,7 @@
-//! `sampler-inject`: one operation on one process, and one line of what came of it.
+//! `sampler-inject`: performs one operation on one process, and prints one line with its result.
 //!
-//! Exit code 0: done. 1: the process is left alone, for the reason that the line says. 2: something went wrong.
+//! Exit code 0: done. 1: the process is left alone, for the reason that the line gives.
+//! 2: something went wrong.
 
 use clap::{Args, Parser, Subcommand};
 use sampler_common::sampling::Rate;
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     if let Some(steps) = command.die_after {
         steps::die_after(steps);
     }
-    // Who is short of memory must not kill this process in the middle.
+    // The kernel's out-of-memory killer must not kill this process in the middle of an operation.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     match run(command.verb) {
         Ok(report) => {

@@ -1,4 +1,4 @@
-//! What is mapped where in the target, and where nothing is.
+//! The target's mappings, and the free memory between them.
 
 use crate::plan::{HEAP_GROWTH_BYTES, Layout};
 use anyhow::{Context, Result};
@@ -8,45 +8,45 @@ use std::path::Path;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
-/// Below it the kernel maps nothing (`vm.mmap_min_addr` of every distribution).
+/// The kernel maps nothing below this address (`vm.mmap_min_addr` of every distribution).
 const MIN_MAPPED_ADDRESS: u64 = 0x1_0000;
-/// From here on nothing can be mapped: 47 bits less the guard page.
+/// Nothing can be mapped from this address on: 47 bits less the guard page.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 /// One mapping.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// Its first address.
+    /// First address of the mapping.
     pub start: u64,
-    /// Behind its last one.
+    /// Address behind the last one.
     pub end: u64,
-    /// Where it begins in its file.
+    /// Offset of the mapping in its file.
     pub offset: u64,
-    /// Of its file; 0: it has none.
+    /// Inode of the file; 0: the mapping has no file.
     pub inode: u64,
-    /// Device of its file.
+    /// Device of the file: major, minor.
     pub device: (i32, i32),
-    /// Code.
+    /// Whether the mapping is executable.
     pub is_executable: bool,
-    /// Writable.
+    /// Whether the mapping is writable.
     pub is_writable: bool,
-    /// Path of the file as the kernel shows it, or what it is (`[heap]`).
+    /// Path of the file as the kernel shows it, or a name such as `[heap]`.
     pub name: String,
 }
 
 impl Mapping {
-    /// Whether it has an address.
+    /// Whether the mapping contains an address.
     #[must_use]
     pub fn has(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
 
-    /// Whether both are of one file.
+    /// Whether both mappings belong to one file.
     #[must_use]
     pub fn is_of_file_of(&self, other: &Mapping) -> bool {
         self.inode != 0 && self.inode == other.inode && self.device == other.device
     }
 
-    /// Its file's own name.
+    /// Name of the file without folders.
     #[must_use]
     pub fn file_name(&self) -> &str {
         let path = self.name.strip_suffix(" (deleted)").unwrap_or(&self.name);
@@ -65,10 +65,10 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Those of now.
+    /// Reads the current mappings.
     ///
     /// # Errors
-    /// If /proc does not say.
+    /// If /proc cannot be read.
     pub fn read(pid: i32) -> Result<Maps> {
         let process = Process::new(pid).with_context(|| format!("open /proc/{pid}"))?;
         let maps = process.maps().with_context(|| format!("read /proc/{pid}/maps"))?;
@@ -81,17 +81,18 @@ impl Maps {
         Ok(Maps { pid, all, stack_limit: stack })
     }
 
-    /// The mapping at an address.
+    /// The mapping that contains an address.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<&Mapping> {
         let index = self.all.partition_point(|mapping| mapping.end <= address);
         self.all.get(index).filter(|mapping| mapping.has(address))
     }
 
-    /// Opens the file of a mapping: the very one, also if it was deleted or lies in another mount namespace.
+    /// Opens the file of a mapping, also if the file was deleted or lies in another mount
+    /// namespace.
     ///
     /// # Errors
-    /// If this process may not.
+    /// If this process may not open the file.
     pub fn open(&self, mapping: &Mapping) -> Result<File> {
         let pid = self.pid;
         let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
@@ -103,12 +104,12 @@ impl Maps {
         File::open(&path).with_context(|| format!("open {}", path.display()))
     }
 
-    /// What is free: where nothing is mapped, and nothing grows to.
+    /// The free memory: nothing is mapped there, and no heap or stack grows into it.
     #[must_use]
     pub fn layout(&self) -> Layout {
         let range = |of: &Mapping| of.start..of.end;
         let named = |name: &str| self.all.iter().find(|of| of.name == name).map(range);
-        // A heap that has not begun yet does so above the program.
+        // A heap that does not exist yet will begin above the program.
         let programs = self.all.iter().filter(|of| of.is_writable && self.is_program(&of.name));
         let heaps = programs.map(|of| of.start..of.end.saturating_add(HEAP_GROWTH_BYTES));
         let ends = [0..MIN_MAPPED_ADDRESS, HIGHEST..u64::MAX];
@@ -116,7 +117,7 @@ impl Maps {
         Layout::new(mapped, named("[heap]"), named("[stack]"), self.stack_limit)
     }
 
-    /// Whether a mapping of this name is of the lowest file, as the program is.
+    /// Whether a mapping of this name belongs to the lowest file. That file is the program.
     fn is_program(&self, name: &str) -> bool {
         self.all.first().is_some_and(|first| first.inode != 0 && first.name == name)
     }
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
     use std::ops::Range;
 
-    /// Left free below the stack at least.
+    /// Minimum of free memory below the stack.
     const STACK_ROOM: u64 = 128 << 20;
 
     #[test]

@@ -1,7 +1,7 @@
-//! The target's memory: one handle for the whole operation.
+//! The target's memory, through one handle for the whole operation.
 //!
-//! The handle belongs to the program image that was there when it was opened. After an `execve` it reads and writes nothing, so that nothing ever
-//! reaches another program.
+//! The handle belongs to the program image that existed when it was opened. After an `execve` the
+//! handle reads and writes nothing, so that another program is never changed.
 
 use crate::kernel::{self, Tid};
 use crate::steps;
@@ -16,19 +16,19 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// That of a process.
+    /// Opens the memory of a process.
     ///
     /// # Errors
-    /// If this process may not write there.
+    /// If this process may not write to that memory.
     pub fn open(pid: i32) -> std::io::Result<Memory> {
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
         Ok(Memory { file })
     }
 
-    /// Reads so many bytes.
+    /// Reads `bytes` bytes.
     ///
     /// # Errors
-    /// If they are not mapped, or the program image is gone.
+    /// If the bytes are not mapped, or the program image is gone.
     pub fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
         let mut buffer = vec![0; bytes];
         self.file
@@ -37,7 +37,7 @@ impl Memory {
         Ok(buffer)
     }
 
-    /// Reads so many bytes.
+    /// Reads `BYTES` bytes into an array.
     ///
     /// # Errors
     /// As of [`Memory::read`].
@@ -49,7 +49,7 @@ impl Memory {
         Ok(buffer)
     }
 
-    /// Reads a word.
+    /// Reads a 64-bit word.
     ///
     /// # Errors
     /// As of [`Memory::read`].
@@ -57,10 +57,11 @@ impl Memory {
         Ok(u64::from_le_bytes(self.array(address)?))
     }
 
-    /// Writes all of it in one system call.
+    /// Writes all bytes in one system call.
     ///
     /// # Errors
-    /// As of [`Memory::read`], or if the kernel does not let this process write to read-only memory.
+    /// As of [`Memory::read`], or if the kernel does not let this process write to read-only
+    /// memory.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         let written = self.file.write_at(bytes, address);
         steps::step();
@@ -70,9 +71,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes one byte of code, while this thread is stopped by us.
+    /// Writes one byte of code, while the injector has thread `tid` stopped.
     ///
-    /// The kernel may forbid writing to read-only memory through this handle (`proc_mem.force_override=never`), but not by ptrace.
+    /// The kernel may forbid writing to read-only memory through this handle
+    /// (`proc_mem.force_override=never`), but not by ptrace.
     ///
     /// # Errors
     /// As of [`Memory::write`].

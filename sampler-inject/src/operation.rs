@@ -1,9 +1,10 @@
-//! The three operations, step by step: look, put in, take out.
+//! The operations step by step: preflight, inject, inject again, eject.
 //!
 //! ```text
-//! put in:    look → plan → one borrowed thread maps the image → relocations, words, record, magic → all threads stand: bytes
-//! again:     look → tables emptied, rates → all threads stand: bytes
-//! take out:  look → all threads stand: bytes put back
+//! inject:  check → plan → one borrowed thread maps the image → relocations, words, record, magic
+//!          → stop all threads: write bytes
+//! again:   check → empty tables, set rates → stop all threads: write bytes
+//! eject:   check → stop all threads: put bytes back
 //! ```
 
 use crate::allocator::{self, Allocator};
@@ -27,20 +28,23 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Another thread of the target may map what was free a moment ago, and on a busy machine a stop may come too late: then all is done again.
+/// Maximum number of tries. Another thread of the target may map memory that was free a moment ago,
+/// and on a busy machine a stop may come too late. The whole operation is then repeated.
 const MAX_TRIES: u32 = 50;
-/// Between the first two tries; from one try to the next it doubles.
+/// Delay between the first two tries. The delay doubles from one try to the next.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(300);
-/// How long a loader may be at work, and the time between two looks at it: what a program allocates before it is injected is missed.
+/// Maximum time to wait for the loader, and time between two checks of it. What a program allocates
+/// before the injection is missed.
 const LOADING: Duration = Duration::from_secs(5);
 const LOADING_PAUSE: Duration = Duration::from_millis(1);
-/// `MFD_EXEC` (Linux 6.3): the file may be mapped as code, whatever `vm.memfd_noexec` says of files without it.
+/// `MFD_EXEC` (Linux 6.3): the file may be mapped as code. Without the flag, `vm.memfd_noexec`
+/// decides.
 const MFD_EXEC: u64 = 0x10;
-/// As long as every plausible one: what a filter is asked with before the file is there.
+/// Stands for the memory file's descriptor when filters are asked before the file exists.
 const PLAUSIBLE_DESCRIPTOR: u64 = 3;
 
-/// What was done: one line.
+/// The result of an operation, displayed as one line.
 #[derive(Debug, Default)]
 pub struct Report {
     verb: &'static str,
@@ -75,12 +79,12 @@ impl Display for Report {
     }
 }
 
-/// What is to be put in where.
+/// What will be injected, and where.
 struct Plan {
     image: Image,
     base: u64,
     layout: Layout,
-    /// What the memory file will hold.
+    /// Content of the memory file.
     content: Vec<u8>,
 }
 
@@ -99,7 +103,7 @@ impl Plan {
         layout::layout(target, allocator, reserved, |name| image.entry(base, name))
     }
 
-    /// What the borrowed thread is to call, as far as it is known beforehand.
+    /// The calls that the borrowed thread will make, as far as they are known beforehand.
     fn calls(&self, checked: &Checked, place: StubPlace) -> Vec<Call> {
         let mapped = self.image.calls(self.base, &self.layout, PLAUSIBLE_DESCRIPTOR);
         let mut calls = clean_calls(checked);
@@ -126,7 +130,7 @@ fn create_call(place: StubPlace, flags: u64) -> Call {
     Call { nr: libc::SYS_memfd_create, args: [place.name(), flags, 0, 0, 0, 0] }
 }
 
-/// Calls that take away what a dead injector left.
+/// Calls that remove what a dead injector left.
 fn clean_calls(checked: &Checked) -> Vec<Call> {
     let left = &checked.left;
     let unmap = |(start, end): &(u64, u64)| Call {
@@ -137,10 +141,10 @@ fn clean_calls(checked: &Checked) -> Vec<Call> {
     left.ranges.iter().map(unmap).chain(left.descriptors.iter().map(close)).collect()
 }
 
-/// Says whether a process can be injected: nothing is changed, its threads stand for a moment.
+/// Checks whether a process can be injected. Changes nothing, but stops the threads for a moment.
 ///
 /// # Errors
-/// A [`Refusal`], or what went wrong.
+/// A [`Refusal`], or any other failure.
 pub fn preflight(pid: i32, library: &Path) -> Result<Report> {
     retried(|| look(pid, library))
 }
@@ -167,11 +171,11 @@ fn note_layout(report: &mut Report, plan: &Plan) {
     report.without = plan.layout.without.iter().map(|name| (*name).to_owned()).collect();
 }
 
-/// Says what speaks against an injection, as far as reading shows it. The process is not touched: no thread is stopped, so that neither the words of its
-/// threads nor its seccomp filters are known.
+/// Reports the reasons against an injection that show by reading alone. Stops no thread, so the
+/// threads' words (`fs:0x80`) and seccomp filters stay unchecked.
 ///
 /// # Errors
-/// A [`Refusal`], or what went wrong.
+/// A [`Refusal`], or any other failure.
 pub fn examine(pid: i32, library: &Path) -> Result<Report> {
     let (target, left) = preflight::examine(pid)?;
     let mut report = Report { verb: "nothing speaks against it", pid, ..Report::default() };
@@ -182,7 +186,7 @@ pub fn examine(pid: i32, library: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// Stops a thread that may make the calls.
+/// Stops a thread whose seccomp filters allow the calls.
 fn thread(checked: &Checked, place: StubPlace, plan: &Plan) -> Result<Thread> {
     let target = &checked.target;
     let calls = plan.calls(checked, place);
@@ -206,10 +210,10 @@ fn thread(checked: &Checked, place: StubPlace, plan: &Plan) -> Result<Thread> {
     Err(last)
 }
 
-/// Puts the sampler in.
+/// Injects the sampler.
 ///
 /// # Errors
-/// A [`Refusal`], or what went wrong; the target runs on as before.
+/// A [`Refusal`], or any other failure. The target then runs on as before.
 pub fn inject(pid: i32, library: &Path, rate: Rate) -> Result<Report> {
     retried(|| {
         let checked = preflight::check(pid)?;
@@ -226,7 +230,7 @@ pub fn inject(pid: i32, library: &Path, rate: Rate) -> Result<Report> {
     })
 }
 
-/// Tries again what another thread, the loader, or the scheduler got in the way of.
+/// Repeats an operation that another thread, the loader, or the scheduler prevented.
 fn retried(mut operation: impl FnMut() -> Result<Report>) -> Result<Report> {
     let loaded_by = Instant::now() + LOADING;
     let (mut pause, mut tries) = (FIRST_RETRY_DELAY, 1);
@@ -248,14 +252,15 @@ fn retried(mut operation: impl FnMut() -> Result<Report>) -> Result<Report> {
     }
 }
 
-/// A place that was taken in between.
+/// A system call of the borrowed thread failed, for example because an address was taken in
+/// between.
 #[derive(Debug, thiserror::Error)]
 #[error("system call {nr} of thread {tid} returned {result}")]
 struct CallFailed {
     nr: i64,
     tid: kernel::Tid,
     result: i64,
-    /// Calls that were made before it.
+    /// Number of calls that were made before the failed one.
     before: usize,
 }
 
@@ -266,7 +271,7 @@ fn is_worth_another_try(error: &anyhow::Error) -> bool {
     is_taken || matches!(error.downcast_ref(), Some(stop::Error::Late { .. }))
 }
 
-/// Maps the image, fills it, and writes the record; nothing leads there yet.
+/// Maps the image, fills it, and writes the record. No hook leads into the image yet.
 fn deliver(checked: &Checked, library: &Path, rate: Rate, report: &mut Report) -> Result<Record> {
     let target = &checked.target;
     let plan = Plan::make(target, library)?;
@@ -305,7 +310,8 @@ fn random() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What the borrowed thread does: clean up, make the file, map it. What it has mapped goes again if it fails.
+/// Lets the borrowed thread clean up, create the memory file, and map it. After a failure the
+/// mappings are removed again.
 fn map_image(
     checked: &Checked,
     plan: &Plan,
@@ -328,7 +334,7 @@ fn map_image(
     mapped
 }
 
-/// Makes the memory file: its number.
+/// Creates the memory file and returns its descriptor.
 fn create(thread: &mut Borrowed, place: StubPlace) -> Result<u64> {
     let call = create_call(place, MFD_EXEC);
     let (_, mut result) = thread.run(&[call])?;
@@ -339,13 +345,14 @@ fn create(thread: &mut Borrowed, place: StubPlace) -> Result<u64> {
     u64::try_from(result).map_err(|_| failed.into())
 }
 
-/// Writes the file, and sees to it that nobody ever changes it.
+/// Writes the file and seals it, so that nobody ever changes it.
 fn fill(pid: i32, descriptor: u64, plan: &Plan) -> Result<()> {
     let path = format!("/proc/{pid}/fd/{descriptor}");
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
     let file = file.with_context(|| format!("open {path}"))?;
-    // Another thread may have put a file of its own choice there, which this process could write to and it could not.
+    // Another thread may have replaced the descriptor by a file of its choice, which this process
+    // could write to and that thread could not.
     let own = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let has_no_seals = rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.is_empty());
     ensure!(has_no_seals && own == Path::new(record::SHOWN), "{path} is not the image's file");
@@ -357,7 +364,7 @@ fn fill(pid: i32, descriptor: u64, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Maps all, or nothing.
+/// Makes all mappings, or none.
 fn map_all(thread: &mut Borrowed, calls: &[Call]) -> Result<()> {
     let Err(error) = all_made(thread, calls) else { return Ok(()) };
     let failed = error.downcast_ref::<CallFailed>().map_or(0, |failed| failed.before);
@@ -373,7 +380,7 @@ fn map_all(thread: &mut Borrowed, calls: &[Call]) -> Result<()> {
     Err(error)
 }
 
-/// Has the thread make calls, none of which may fail.
+/// Lets the thread make calls, none of which may fail.
 fn all_made(thread: &mut Borrowed, calls: &[Call]) -> Result<()> {
     let mut before = 0;
     for part in calls.chunks(MAX_CALLS) {
@@ -392,7 +399,8 @@ fn is_error(result: i64) -> bool {
     (-4095..0).contains(&result)
 }
 
-/// An image that is there already gets empty tables and the rate. Hooks that are in see to it that tables are right as they are.
+/// Gives an existing image empty tables and the rate. While a hook is in, the library keeps its
+/// tables right by itself, so only the rate is written.
 fn renew(target: &Target, record: &Record, rate: Rate) -> Result<()> {
     for hook in &record.hooks {
         if hook::state(&target.memory, hook)? == hook::State::In {
@@ -406,14 +414,15 @@ fn renew(target: &Target, record: &Record, rate: Rate) -> Result<()> {
 }
 
 fn write_rates(target: &Target, record: &Record, rate: Rate) -> Result<()> {
-    // What is asked for first: the library puts that into force by itself.
+    // The requested rate is written first: the library applies it by itself.
     for address in record.rates.iter().rev() {
         target.memory.write(*address, &rate.raw().to_le_bytes())?;
     }
     Ok(())
 }
 
-/// Zeros, page by page: pages that hold nothing are not written, so that they take no memory.
+/// Fills a range with zeros, page by page. Pages of zeros are not written, so that they take no
+/// memory.
 fn empty(target: &Target, start: u64, bytes: u64) -> Result<()> {
     let mut at = start;
     while at < start + bytes {
@@ -462,10 +471,10 @@ fn needs_more(record: &Record, are_in: &[Hook]) -> bool {
     record.hooks.iter().filter(is_needed).any(|hook| !are_in.contains(hook))
 }
 
-/// Takes the sampler out: the bytes are put back, the image stays where it is.
+/// Ejects the sampler: the bytes are put back, the image stays mapped.
 ///
 /// # Errors
-/// A [`Refusal`], or what went wrong.
+/// A [`Refusal`], or any other failure.
 pub fn eject(pid: i32) -> Result<Report> {
     retried(|| {
         let checked = preflight::check(pid)?;

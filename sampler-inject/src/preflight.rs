@@ -1,4 +1,4 @@
-//! Every reason to leave a process alone, found before anything is touched.
+//! Reasons to leave a process alone, found before anything is changed.
 
 use crate::allocator::Allocator;
 use crate::calls::{self, Call, StubPlace};
@@ -15,7 +15,7 @@ use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::io::Read as _;
 
-/// Why a process is left alone: one line each, with the remedy.
+/// Why a process is left alone. Each reason is one line with its remedy.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each says what it is")]
 pub enum Refusal {
@@ -91,7 +91,7 @@ pub enum Refusal {
     NothingInjected,
 }
 
-/// Files that say by their names what is at work in a process.
+/// Names of libraries that instrument or replace an allocator.
 const INSTRUMENTS: [&str; 14] = [
     "libasan.so",
     "libtsan.so",
@@ -108,24 +108,24 @@ const INSTRUMENTS: [&str; 14] = [
     "libmemusage",
     "libmtrace",
 ];
-/// Symbols that say the same.
+/// Symbols of sanitizers.
 const INSTRUMENTED: [&str; 4] = ["__asan_init", "__tsan_init", "__msan_init", "__hwasan_init"];
-/// The version of glibc since which the thread's words are unused, as its symbols name it.
+/// Oldest supported version of glibc: since this version the thread's words are unused.
 const OLDEST_GLIBC: (u32, u32) = (2, 23);
 
-/// A process that was looked at, and is locked against other injectors.
+/// A checked process, locked against other injectors.
 pub struct Checked {
     /// The process.
     pub target: Target,
-    /// What earlier injectors left.
+    /// What earlier injectors left in the process.
     pub left: Left,
     _lock: File,
 }
 
-/// Looks at a process without stopping it: what every operation needs.
+/// Checks what every operation needs, without stopping the process.
 ///
 /// # Errors
-/// A [`Refusal`], or what went wrong.
+/// A [`Refusal`], or any other failure.
 pub fn check(pid: i32) -> Result<Checked> {
     check_state(pid)?;
     let lock = lock(pid)?;
@@ -133,10 +133,11 @@ pub fn check(pid: i32) -> Result<Checked> {
     Ok(Checked { target, left, _lock: lock })
 }
 
-/// Looks at a process by reading alone: it is neither stopped nor locked against other injectors.
+/// Checks a process by reading alone. The process is neither stopped nor locked against other
+/// injectors.
 ///
 /// # Errors
-/// A [`Refusal`], or what went wrong.
+/// A [`Refusal`], or any other failure.
 pub fn examine(pid: i32) -> Result<(Target, Left)> {
     check_state(pid)?;
     read(pid)
@@ -147,7 +148,7 @@ fn read(pid: i32) -> Result<(Target, Left)> {
     check_class(pid)?;
     let mut maps = Maps::read(pid)?;
     let left = Left::find(pid, &maps, &memory)?;
-    // What will be unmapped before anything is mapped is free.
+    // Remains of earlier injectors count as free: they are unmapped before anything is mapped.
     let is_left =
         |of: &Mapping| left.ranges.iter().any(|(start, end)| *start <= of.start && of.end <= *end);
     maps.all.retain(|mapping| !is_left(mapping));
@@ -158,7 +159,7 @@ fn check_state(pid: i32) -> Result<()> {
     let process = procfs::process::Process::new(pid).map_err(|_| Refusal::NoProcess)?;
     let status = process.status().map_err(|_| Refusal::NoProcess)?;
     let state = process.stat().map_err(|_| Refusal::NoProcess)?.state;
-    // A process without memory.
+    // A process without memory has ended, or is a kernel thread.
     let Some(_) = status.vmsize else {
         return Err(match state {
             'Z' | 'X' => Refusal::Ended,
@@ -168,12 +169,14 @@ fn check_state(pid: i32) -> Result<()> {
     };
     match () {
         () if status.tgid != pid => Err(Refusal::NoProcess.into()),
-        // A try before this one: the thread has not stopped to this moment, and cannot be let go.
+        // An earlier try of this injector traces the thread, which has not stopped yet and so
+        // cannot be detached.
         () if status.tracerpid.cast_unsigned() == std::process::id() => {
             Err(Refusal::Unstoppable.into())
         }
         () if status.tracerpid != 0 => Err(Refusal::Traced { tracer: status.tracerpid }.into()),
-        // Somebody stopped it by ptrace(2) between both reads: another injector, since the time is short.
+        // The process was stopped by ptrace(2) between both reads. The time is short, so the tracer
+        // is another injector.
         () if state == 't' => Err(Refusal::Busy.into()),
         () if state == 'T' => Err(Refusal::Halted.into()),
         () if matches!(state, 'Z' | 'X') => Err(Refusal::Ended.into()),
@@ -182,7 +185,7 @@ fn check_state(pid: i32) -> Result<()> {
     }
 }
 
-/// One injector at a time: whoever comes second does not wait.
+/// Locks a process against other injectors. A second injector does not wait.
 fn lock(pid: i32) -> Result<File> {
     let file = File::open(format!("/proc/{pid}/status")).map_err(|_| Refusal::NoProcess)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
@@ -200,10 +203,10 @@ fn check_class(pid: i32) -> Result<()> {
     if is_x86_64 { Ok(()) } else { Err(Refusal::Not64Bits.into()) }
 }
 
-/// Looks at the files of a process: its libc, its allocator, and what else is in it.
+/// Checks the files of a process: its libc, its allocator, and instruments.
 ///
 /// # Errors
-/// A [`Refusal`], or what went wrong.
+/// A [`Refusal`], or any other failure.
 pub fn check_files(target: &Target) -> Result<Allocator> {
     if target.is_loading()? {
         return Err(Refusal::Loading.into());
@@ -247,7 +250,7 @@ fn check_libc(target: &Target, files: &[Loaded]) -> Result<()> {
     Ok(())
 }
 
-/// Version of glibc: of its banner, which each of its builds has.
+/// Version of glibc according to its banner, which every build of glibc has.
 fn version(libc: &[u8]) -> Option<(u32, u32)> {
     const BEFORE: &[u8] = b"GNU C Library ";
     const WORD: &[u8] = b"version ";
@@ -261,10 +264,11 @@ fn version(libc: &[u8]) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Looks at the threads of a stopped process. `has_image`: their words may be ours.
+/// Checks the threads of a stopped process. With `has_image`, their words may belong to an earlier
+/// injection.
 ///
 /// # Errors
-/// A [`Refusal`], or what went wrong.
+/// A [`Refusal`], or any other failure.
 pub fn check_threads(target: &Target, stopped: &Stopped, has_image: bool) -> Result<()> {
     for &tid in stopped.threads() {
         let Ok(registers) = kernel::registers(tid) else { continue };
@@ -285,10 +289,11 @@ pub fn check_threads(target: &Target, stopped: &Stopped, has_image: bool) -> Res
     Ok(())
 }
 
-/// Asks the seccomp programs of a stopped thread for each call that it is to make, and for the one that it would make by itself.
+/// Asks the seccomp programs of a stopped thread about each call in `calls`, and about the stub's
+/// own calls.
 ///
 /// # Errors
-/// A [`Refusal`].
+/// A [`Refusal`], or an error if a program cannot be evaluated.
 pub fn check_filters(tid: Tid, place: StubPlace, calls: &[Call]) -> Result<()> {
     if !has_filters(tid) {
         return Ok(());
@@ -325,10 +330,11 @@ fn name(nr: i64) -> &'static str {
     }
 }
 
-/// Room for the stub: zeros behind the code of a file, up to the page's end. Or where a dead injector left one that nobody is in.
+/// Finds room for the stub: zeros behind the code of a file, up to the page's end.
+/// A stub that a dead injector left is room, too, if no thread is in it.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no room.
 pub fn find_stub(target: &Target, stopped: &Stopped) -> Result<StubPlace> {
     let is_file = |of: &&Mapping| of.is_executable && of.inode != 0 && !record::is_of_image(of);
     for mapping in target.maps.all.iter().filter(is_file) {
@@ -345,7 +351,8 @@ pub fn find_stub(target: &Target, stopped: &Stopped) -> Result<StubPlace> {
     Err(Refusal::NoStub.into())
 }
 
-/// Whether no segment of the file has the address: what is there is only there because pages are mapped whole.
+/// Whether the address lies behind the code segment of the mapping. Bytes there are mapped only
+/// because pages are mapped whole.
 fn is_behind_code(target: &Target, mapping: &Mapping, address: u64) -> bool {
     let segments = || {
         let file = crate::elf::File64::new(target.maps.open(mapping)?)?;
@@ -365,10 +372,10 @@ fn is_in_use(place: StubPlace, stopped: &Stopped) -> bool {
     stopped.threads().iter().any(is_in)
 }
 
-/// Stops the process for a moment to look at its threads, and lets it go on; where the stub can be.
+/// Stops the process for a moment to check its threads. Returns the place for the stub.
 ///
 /// # Errors
-/// A [`Refusal`], or what went wrong.
+/// A [`Refusal`], or any other failure.
 pub fn look_at_threads(checked: &Checked) -> Result<StubPlace> {
     kernel::set_urgent(true);
     let found = stop::stop(checked.target.pid).map_err(anyhow::Error::from).and_then(|stopped| {

@@ -1,7 +1,11 @@
-//! What was injected, written down in the target: whoever comes later takes it out, or goes on with it.
+//! The record of an injection, stored in the target. A later injector uses it to eject the sampler,
+//! or to go on with it.
 //!
-//! The record lies on a page of the image. Its magic is written last, when everything that it speaks of is there; nothing leads into the image before.
-//! Mappings of the image without such a record are what an injector left that was killed: nobody ever came there, and they may go.
+//! The record lies on a page of the image. Its magic is written last, when everything that the
+//! record names exists.
+//! No hook leads into the image before that.
+//! An image without such a record is the remains of a killed injector. No code ever ran there, so
+//! the image may be unmapped.
 
 use crate::maps::{Mapping, Maps, PAGE_BYTES};
 use crate::memory::Memory;
@@ -9,25 +13,25 @@ use anyhow::{Result, ensure};
 
 pub use sampler_common::injected::{Hook, IMAGE as NAME, MAX_HOOKS, Record};
 
-/// As the kernel shows it.
+/// Name of the image's memory file as the kernel shows it.
 pub const SHOWN: &str = "/memfd:otel_memory-sampler (deleted)";
 
 /// What earlier injectors left in a process.
 #[derive(Debug, Default)]
 pub struct Left {
-    /// A whole image.
+    /// Record of a complete image.
     pub record: Option<Record>,
-    /// Parts of one that was never finished: first address, behind the last one.
+    /// Parts of an incomplete image: first address, and address behind the last one.
     pub ranges: Vec<(u64, u64)>,
-    /// Its memory file, if it is open still.
+    /// Descriptors of the memory file that are still open.
     pub descriptors: Vec<i32>,
 }
 
 impl Left {
-    /// Looks for it.
+    /// Searches a process for what earlier injectors left.
     ///
     /// # Errors
-    /// If a record speaks of memory that is not the image's.
+    /// If a record names memory outside the image.
     pub fn find(pid: i32, maps: &Maps, memory: &Memory) -> Result<Left> {
         let mut of_image = maps.all.iter().filter(|mapping| is_of_image(mapping));
         let record = of_image.find_map(|mapping| read(memory, mapping.start));
@@ -47,16 +51,16 @@ impl Left {
     }
 }
 
-/// Whether a mapping is of an image, finished or not.
+/// Whether a mapping belongs to an image, complete or not.
 #[must_use]
 pub fn is_of_image(mapping: &Mapping) -> bool {
     mapping.name == SHOWN
 }
 
-/// Mappings of an image, and memory without a file that lies between two of them.
+/// Ranges of an image: its mappings, and memory without a file that lies between two of them.
 fn ranges(maps: &Maps) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
-    // Behind the last mapping of an image, while memory without a file follows without a gap.
+    // End of the last mapping of an image, and of memory without a file that follows without a gap.
     let mut open: Option<u64> = None;
     for mapping in &maps.all {
         let follows = open == Some(mapping.start);
@@ -85,7 +89,8 @@ fn descriptors(pid: i32) -> Vec<i32> {
     entries.filter_map(Result::ok).filter_map(of_image).collect()
 }
 
-/// Whether what it speaks of lies in the image. The record is the target's own memory, and may say anything.
+/// Whether everything that the record names lies in the image. The record is the target's own
+/// memory, and so untrusted.
 fn is_sound(record: &Record) -> bool {
     let is_inside = |start: u64, bytes: u64| {
         start >= record.base && bytes <= record.bytes && start - record.base <= record.bytes - bytes
@@ -94,7 +99,7 @@ fn is_sound(record: &Record) -> bool {
     rates && record.areas.iter().all(|(start, bytes)| is_inside(*start, *bytes))
 }
 
-/// Reads the record at an address; `None`: there is none.
+/// Reads the record at an address. `None`: no record is there.
 fn read(memory: &Memory, address: u64) -> Option<Record> {
     let page: [u8; PAGE_BYTES as usize] = memory.array(address).ok()?;
     Record::parse(&page)

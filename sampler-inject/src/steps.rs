@@ -1,24 +1,25 @@
-//! Every step that changes something outside this process: a ptrace request, or a write.
+//! Counts the steps that change something outside this process: a ptrace request, or a write.
 //!
-//! Tests have the injector killed after each of them (`--die-after`), since each prefix of the sequence has to leave the target unharmed.
+//! Tests kill the injector after each step (`--die-after`): every prefix of the sequence has to
+//! leave the target unharmed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 static DONE: AtomicU64 = AtomicU64::new(0);
 static LAST: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Has this process kill itself after so many steps.
+/// Makes this process kill itself after `steps` steps.
 pub fn die_after(steps: u64) {
     LAST.store(steps, Relaxed);
 }
 
-/// Steps that were done.
+/// Number of steps so far.
 #[must_use]
 pub fn done() -> u64 {
     DONE.load(Relaxed)
 }
 
-/// A step was done.
+/// Counts a step.
 pub(crate) fn step() {
     if DONE.fetch_add(1, Relaxed) + 1 == LAST.load(Relaxed) {
         let _ =

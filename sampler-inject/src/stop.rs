@@ -1,26 +1,31 @@
-//! All threads of a process are stopped for a moment, and see nothing of it.
+//! Stops all threads of a process for a moment. The threads do not notice the stop.
 //!
-//! A thread that waits in a system call is woken by a stop. Most calls go on by themselves then; some return `EINTR`, although no signal was there. Before such
-//! a thread goes on, its result is replaced by the one that has the kernel make the call again, or return `EINTR` if a handler did run meanwhile.
+//! A stop wakes a thread that waits in a system call. Most calls then go on by themselves. Some
+//! return `EINTR`, although no signal arrived.
+//! Before the thread goes on, its `EINTR` is replaced by a result that makes the kernel repeat the
+//! call, or return `EINTR` if a handler has run meanwhile.
 //!
-//! The stop is bounded: whoever has not stopped in time makes all others go on, and nothing is done.
+//! The stop is bounded: if a thread has not stopped in time, all others go on, and nothing is done.
 
 use crate::kernel::{self, Change, RESTART_UNLESS_HANDLED, Tid};
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// How long threads may stand until all do.
+/// Maximum time from the first interrupted thread until all threads have stopped.
 pub const MAX_STOP_TIME: Duration = Duration::from_millis(18);
-/// How long a thread that has not stopped in time is waited for, while the others run on: it must not find an `EINTR` either.
+/// Maximum time to wait for a thread that has not stopped in time, while the others run on. That
+/// thread must not see an `EINTR` either.
 const PATIENCE_WITH_LAST: Duration = Duration::from_secs(1);
 
 /// `io_pgetevents`
 const IO_PGETEVENTS: i64 = 333;
 
-/// System calls that return `EINTR` for a stop and can be made again: a wait with a timeout begins its timeout anew.
+/// System calls that return `EINTR` for a stop and can be made again. A wait with a timeout begins
+/// its timeout anew.
 ///
-/// Not `close`, which has closed the file by then, and not `connect`, `io_uring_enter`, whose first half is done.
+/// `close` is absent: it has closed the file by then. `connect` and `io_uring_enter` are absent:
+/// their first half is done.
 const RESTARTABLE: [i64; 31] = [
     libc::SYS_read,
     libc::SYS_write,
@@ -80,7 +85,7 @@ pub enum Error {
     Gone,
 }
 
-/// A process whose threads all stand. They go on when this is dropped.
+/// A process whose threads are all stopped. The threads go on when this value is dropped.
 #[derive(Debug)]
 pub struct Stopped {
     threads: Vec<Tid>,
@@ -88,13 +93,13 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Its threads.
+    /// The stopped threads.
     #[must_use]
     pub fn threads(&self) -> &[Tid] {
         &self.threads
     }
 
-    /// Lets them go on; how long they stood.
+    /// Lets the threads go on. Returns how long they were stopped.
     #[must_use = "the figure is for the report"]
     pub fn release(mut self) -> Duration {
         self.release_threads();
@@ -135,7 +140,7 @@ pub fn stop(pid: i32) -> Result<Stopped, Error> {
 
 struct Stopping {
     pid: i32,
-    /// Attached and interrupted, not stopped yet.
+    /// Threads that are attached and interrupted, but not stopped yet.
     waiting: HashSet<Tid>,
     stopped: Vec<Tid>,
     since: Option<Instant>,
@@ -148,7 +153,7 @@ impl Stopping {
             let new: Vec<Tid> =
                 threads(self.pid).into_iter().filter(|tid| known.insert(*tid)).collect();
             if new.is_empty() {
-                // Whoever makes threads stands by now.
+                // Every thread that could create threads is stopped by now.
                 return if self.stopped.is_empty() { Err(Error::Gone) } else { Ok(()) };
             }
             let attached = attach(&new)?;
@@ -162,7 +167,7 @@ impl Stopping {
         }
     }
 
-    /// Waits until all that were interrupted stand.
+    /// Waits until all interrupted threads have stopped.
     fn wait(&mut self, deadline: Instant) -> Result<(), Error> {
         while let Some(&tid) = self.waiting.iter().next() {
             if Instant::now() > deadline {
@@ -173,17 +178,18 @@ impl Stopping {
         Ok(())
     }
 
-    /// Takes what the kernel has to tell, if there is anything soon.
+    /// Handles one change of a thread, if the kernel reports one soon.
     fn collect(&mut self) {
         let (tid, change) = match kernel::wait(-1) {
             Ok(Some(found)) => found,
             Ok(None) => {
-                // The first thread, if it has ended, is reported with the last one only.
+                // The kernel reports the end of the first thread only together with the last
+                // thread.
                 self.waiting.retain(|tid| !is_ending(*tid));
                 return;
             }
             Err(_) => {
-                // None of them is there any more.
+                // No traced thread exists any more.
                 self.waiting.clear();
                 return;
             }
@@ -199,7 +205,7 @@ impl Stopping {
                 self.stopped.retain(|of| *of != tid);
             }
             Change::Signal(signal) => {
-                // It is delivered, and the stop comes right behind it.
+                // The signal is delivered, and the stop follows at once.
                 let _ = kernel::resume(tid, signal);
             }
             Change::Syscall => {
@@ -208,7 +214,7 @@ impl Stopping {
         }
     }
 
-    /// Lets all go on, and waits for the last ones: as soon as one stands it goes on.
+    /// Lets all threads go on, and waits for the last ones. Each goes on as soon as it has stopped.
     fn back_out(&mut self) {
         let deadline = Instant::now() + PATIENCE_WITH_LAST;
         loop {
@@ -223,14 +229,14 @@ impl Stopping {
     }
 }
 
-/// Attaches to threads; to those that have not ended meanwhile.
+/// Attaches to threads. Returns those that have not ended meanwhile.
 fn attach(threads: &[Tid]) -> Result<Vec<Tid>, Error> {
     let mut attached = Vec::with_capacity(threads.len());
     for &tid in threads {
         match kernel::seize(tid) {
             Ok(()) => attached.push(tid),
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-            // What the kernel answers of a thread that is about to end.
+            // The kernel also returns other errors for a thread that is about to end.
             Err(_) if is_ending(tid) => {}
             Err(source) => return Err(Error::Untraceable { tid, source }),
         }
@@ -244,7 +250,7 @@ fn is_ending(tid: Tid) -> bool {
     state.starts_with(['X', 'Z'])
 }
 
-/// Threads of a process, the first one first.
+/// Lists the threads of a process, the first thread first.
 #[must_use]
 pub fn threads(pid: i32) -> Vec<Tid> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
@@ -253,7 +259,7 @@ pub fn threads(pid: i32) -> Vec<Tid> {
     entries.filter_map(name).filter_map(|name| name.parse().ok()).collect()
 }
 
-/// Sees to it that a stopped thread does not find an `EINTR` of ours.
+/// Hides from a stopped thread an `EINTR` that the stop has caused.
 pub(crate) fn mend(tid: Tid) {
     let Ok(mut registers) = kernel::registers(tid) else { return };
     if is_woken(&registers) {
@@ -262,7 +268,7 @@ pub(crate) fn mend(tid: Tid) {
     }
 }
 
-/// Whether a call is about to return `EINTR` that can be made again.
+/// Whether the thread's system call is about to return `EINTR` and can be made again.
 fn is_woken(registers: &libc::user_regs_struct) -> bool {
     let call = registers.orig_rax as i64;
     registers.rax as i64 == -i64::from(libc::EINTR)
@@ -273,7 +279,7 @@ fn is_woken(registers: &libc::user_regs_struct) -> bool {
 /// Stops one thread.
 ///
 /// # Errors
-/// If it does not stop in time: it goes on as soon as it stands.
+/// If the thread does not stop in time. It then goes on as soon as it has stopped.
 pub(crate) fn stop_thread(tid: Tid) -> Result<(), Error> {
     kernel::seize(tid).map_err(|source| Error::Untraceable { tid, source })?;
     let start = Instant::now();
@@ -293,10 +299,10 @@ pub(crate) fn stop_thread(tid: Tid) -> Result<(), Error> {
     }
 }
 
-/// Waits for one thread only.
+/// Waits for a change of one thread. `None`: nothing changed before the deadline.
 ///
 /// # Errors
-/// If it is not ours.
+/// If this process does not trace the thread.
 pub(crate) fn wait_for(tid: Tid, deadline: Instant) -> Result<Option<Change>> {
     loop {
         if let Some((_, change)) = kernel::wait(tid).with_context(|| format!("wait for {tid}"))? {

@@ -1,4 +1,5 @@
-//! The target as it is found: its memory, its mappings, the files that its loader lists, and its allocator.
+//! The target as the injector finds it: its memory, its mappings, the files in its loader's list,
+//! and its clock.
 //!
 //! Reference: `struct r_debug` and `struct link_map` of link.h.
 
@@ -8,7 +9,7 @@ use crate::memory::Memory;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 
-/// Files in the loader's list, at most.
+/// Maximum number of files in the loader's list.
 const MAX_FILES: usize = 4096;
 /// Offsets in `struct r_debug`.
 const DEBUG_MAP: u64 = 8;
@@ -16,25 +17,25 @@ const DEBUG_STATE: u64 = 24;
 /// Offsets in `struct link_map`.
 const MAP_DYNAMIC: u64 = 16;
 const MAP_NEXT: u64 = 24;
-/// Bytes of the vDSO, at most.
+/// Maximum size of the vDSO.
 const MAX_VDSO_BYTES: u64 = 1 << 20;
 /// `AT_SYSINFO_EHDR`
 const AT_VDSO: u64 = 33;
 
 /// A file that the loader has mapped.
 pub struct Loaded {
-    /// What its addresses begin with in memory.
+    /// Difference between addresses in memory and in the file.
     pub base: u64,
-    /// One of its mappings.
+    /// One mapping of the file.
     pub mapping: Mapping,
     /// The file.
     pub file: File64,
-    /// What it defines.
+    /// The symbols that the file defines.
     pub symbols: HashMap<String, Symbol>,
 }
 
 impl Loaded {
-    /// Its name without folders.
+    /// Name of the file without folders.
     #[must_use]
     pub fn name(&self) -> &str {
         self.mapping.file_name()
@@ -43,16 +44,17 @@ impl Loaded {
 
 /// A process.
 pub struct Target {
-    /// Its number.
+    /// Number of the process.
     pub pid: i32,
-    /// Its memory.
+    /// Memory of the process.
     pub memory: Memory,
-    /// Its mappings.
+    /// Mappings of the process.
     pub maps: Maps,
 }
 
 impl Target {
-    /// Files in link order: the program, what is preloaded, what these need. Empty: there is no loader as glibc has it.
+    /// Files in link order: the program, preloaded libraries, then what these need. Empty: the
+    /// process has no glibc loader.
     ///
     /// # Errors
     /// If memory or a file cannot be read.
@@ -71,7 +73,8 @@ impl Target {
         Ok(files)
     }
 
-    /// Whether the loader is at work: the program starts, or opens a library. What is mapped then is not all that there will be, and not relocated.
+    /// Whether the loader is at work: the program starts, or opens a library. The mappings are then
+    /// incomplete, and not yet relocated.
     ///
     /// # Errors
     /// If memory or a file cannot be read.
@@ -79,7 +82,8 @@ impl Target {
         let Some(debug) = self.loader_list()? else { return Ok(false) };
         let version = u32::from_le_bytes(self.memory.array(debug)?);
         let state = u32::from_le_bytes(self.memory.array(debug + DEBUG_STATE)?);
-        // The version is set when the list begins; the state is RT_CONSISTENT (0) when all of it is relocated.
+        // The loader sets the version when it begins the list. The state is RT_CONSISTENT (0) when
+        // everything in the list is relocated.
         Ok(version == 0 || state != 0)
     }
 
@@ -92,7 +96,7 @@ impl Target {
         read().with_context(|| mapping.name.clone())
     }
 
-    /// Where the loader has `_r_debug`.
+    /// Address of the loader's `_r_debug`.
     fn loader_list(&self) -> Result<Option<u64>> {
         let is_loader = |of: &&Mapping| of.is_executable && of.file_name().starts_with("ld-");
         for mapping in self.maps.all.iter().filter(is_loader) {
@@ -110,7 +114,7 @@ impl Target {
         Ok(None)
     }
 
-    /// `__vdso_clock_gettime`; 0: there is none.
+    /// Address of `__vdso_clock_gettime`; 0: the vDSO has none.
     #[must_use]
     pub fn clock(&self) -> u64 {
         self.find_clock().unwrap_or(0)
