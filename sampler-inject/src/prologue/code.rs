@@ -1,4 +1,4 @@
-//! The machine code around a hook: its trampolines, and the function as it was.
+//! The machine code around a hook: its trampolines, and a copy of the original function.
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Encoder, FlowControl,
@@ -10,7 +10,7 @@ use super::{Function, HookPlace, Undo};
 /// `jmp [rip + slot]`.
 const JUMP_THROUGH_SLOT_BYTES: u64 = 6;
 
-/// Why machine code cannot be made.
+/// Errors of encoding.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Something that the code refers to is more than 2 GiB away, or cannot be encoded.
@@ -18,22 +18,23 @@ pub enum Error {
     Encode {
         /// The hook's byte.
         patch: u64,
-        /// Where the code should have been.
+        /// Address at which the code should begin.
         address: u64,
-        /// What the encoder says.
+        /// The encoder's reason.
         reason: IcedError,
     },
-    /// The function is not the one that the place was found in.
+    /// The function is not the one in which the place was found.
     #[error("the hook at {patch:#x} does not belong to the function at {entry:#x}")]
     Foreign {
         /// The hook's byte.
         patch: u64,
-        /// The function.
+        /// Address of the function.
         entry: u64,
     },
 }
 
-/// Machine code of a trampoline of `place` at `address`: it undoes what ran in place and jumps through the 8-byte pointer at `slot`.
+/// Encodes a trampoline of `place` at `address`. It undoes the instructions that ran in place, and
+/// jumps through the 8-byte pointer at `slot`.
 ///
 /// # Errors
 /// If `slot` is more than 2 GiB away.
@@ -51,12 +52,12 @@ pub fn trampoline(place: &HookPlace, address: u64, slot: u64) -> Result<Vec<u8>,
     encode().map_err(|reason| Error::Encode { patch: place.patch, address, reason })
 }
 
-/// Bytes of each trampoline of `place`.
+/// Size in bytes of each trampoline of `place`.
 pub fn trampoline_length(place: &HookPlace) -> u64 {
     length(&place.undo)
 }
 
-/// Bytes of a trampoline that undoes so much.
+/// Size in bytes of a trampoline that undoes `undo`.
 pub(super) fn length(undo: &[Undo]) -> u64 {
     let mut encoder = Encoder::new(64);
     let pops: usize = undoing(undo)
@@ -67,11 +68,13 @@ pub(super) fn length(undo: &[Undo]) -> u64 {
     pops as u64 + JUMP_THROUGH_SLOT_BYTES
 }
 
-/// Machine code at `address` that stands for the function as it was: its instructions up to the place's `resume`, then a jump
-/// there. A call of it is a call of the function without the hook.
+/// Encodes the original function at `address`: its instructions up to the place's `resume`, then a
+/// jump to `resume`.
+/// A call of this code is a call of the function without the hook.
 ///
 /// # Errors
-/// If data that the instructions refer to is more than 2 GiB away from `address`, or `function` is not the place's.
+/// If the instructions refer to data more than 2 GiB away from `address`, or the place is not one
+/// of `function`.
 pub fn original(place: &HookPlace, function: &Function, address: u64) -> Result<Vec<u8>, Error> {
     let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
     let mut instructions = Vec::new();
@@ -94,7 +97,7 @@ pub fn original(place: &HookPlace, function: &Function, address: u64) -> Result<
         .map_err(error)
 }
 
-/// Instructions that undo, last done first.
+/// Instructions that undo `undo` in reversed order.
 fn undoing(undo: &[Undo]) -> Result<Vec<Instruction>, IcedError> {
     undo.iter()
         .rev()

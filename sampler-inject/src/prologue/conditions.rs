@@ -1,4 +1,5 @@
-//! Branches that no call takes which has to be seen.
+//! Recognizes branches that no relevant call takes: the sampler need not see the calls that take
+//! them.
 //!
 //! ```text
 //! free:            pointer == 0            nothing is freed
@@ -18,31 +19,31 @@ use iced_x86::{
 use super::Function;
 use super::walk::is_write;
 
-/// The bits of a pointer that are zero for every block of an allocator that tests them.
+/// The low bits of a pointer that are zero for every block, if the allocator tests them.
 const MAX_ALIGNMENT_MASK: u64 = 15;
 
-/// What a register holds, as far as it is of the call's arguments.
+/// What a register holds, if that comes from the call's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     First,
     Second,
-    /// First by second argument, but for an overflow.
+    /// First argument times second argument, if the product does not overflow.
     Product,
 }
 
-/// What the flags say.
+/// What the flags express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flags {
     Unknown,
-    /// As after a comparison of the value with zero.
+    /// A comparison of the value with zero.
     Compared(Value),
-    /// As after a test of the lowest bits of the first argument.
+    /// A test of the lowest bits of the first argument.
     LowBits,
     /// Whether the product overflows.
     Overflow,
 }
 
-/// What is known of registers and flags on the straight line from the entry.
+/// Known contents of registers and flags on the straight line from the entry.
 pub(super) struct Conditions {
     is_free: bool,
     values: HashMap<Register, Value>,
@@ -58,7 +59,7 @@ impl Conditions {
         Conditions { is_free: function.is_free, values, flags: Flags::Unknown }
     }
 
-    /// Whether every call that has to be seen goes on behind this branch.
+    /// Whether every relevant call continues behind this branch.
     pub(super) fn falls_through(&self, branch: &Instruction) -> bool {
         match (branch.condition_code(), self.flags) {
             (ConditionCode::e, Flags::Compared(Value::First))
@@ -69,7 +70,7 @@ impl Conditions {
         }
     }
 
-    /// Takes in what an instruction does.
+    /// Applies the effects of an instruction.
     pub(super) fn follow(&mut self, instruction: &Instruction, facts: &mut InstructionInfoFactory) {
         let flags = self.flags_after(instruction);
         let moved = self.moved(instruction);
@@ -88,7 +89,7 @@ impl Conditions {
         self.values.get(&register).copied()
     }
 
-    /// The register that holds a known value afterwards, which it did not before.
+    /// The register that receives a known value from the instruction.
     fn moved(&self, instruction: &Instruction) -> Option<(Register, Value)> {
         match instruction.code() {
             Code::Mov_r64_rm64 | Code::Mov_rm64_r64 => {
@@ -133,7 +134,7 @@ impl Conditions {
             && instruction.op0_kind() == OpKind::Register
             && instruction.op1_kind() != OpKind::Register;
         let register = instruction.op0_register();
-        // The second byte of a register has other bits of it.
+        // The second byte of a register (such as `ah`) has other bits of the value.
         let is_low = !matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         is_test
             && is_low

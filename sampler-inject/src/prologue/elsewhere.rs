@@ -1,21 +1,24 @@
-//! Jumps that lead into the beginning of a function. A hook behind such a jump would run in the wrong state.
+//! Finds jumps into the beginning of a function. A hook at or behind the target of such a jump
+//! would run in the wrong state.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
 use super::{Code, Function};
 
-/// Bytes from the entry on in which a place can lie: 16 instructions of 15 bytes.
+/// Bytes from the entry on in which a place can lie: 16 instructions of at most 15 bytes.
 const REACH_BYTES: u64 = 16 * 15;
 
-/// The lowest address of the function's beginning that a jump leads to; `u64::MAX`: there is none.
+/// The lowest address of the function's beginning that is the target of a jump; `u64::MAX`: no jump
+/// leads there.
 ///
-/// The function's own jumps to its entry count: registers that carry no argument may be in use there.
-/// Another function's jump to the entry is a call like any other.
+/// The function's own jumps to its entry count: registers that carry no argument may be in use
+/// there.
+/// Another function's jump to the entry is an ordinary call.
 pub(super) fn first_entered(function: &Function, elsewhere: &[Code]) -> u64 {
     let (bytes, _) = function.own();
     let own = Code { address: function.entry, bytes };
     let anywhere = distances(own).chain(elsewhere.iter().flat_map(|code| distances(*code)));
-    // A jump of another function to the entry is a call, and data may look like one.
+    // Another function's jump to the entry is an ordinary call, and data may look like such a jump.
     let behind_entry = anywhere.filter(|target| *target != function.entry);
     let targets = decoded_targets(own).chain(behind_entry);
     targets.filter(|target| is_inside(function, *target)).min().unwrap_or(u64::MAX)
@@ -25,7 +28,7 @@ fn is_inside(function: &Function, target: u64) -> bool {
     target.checked_sub(function.entry).is_some_and(|offset| offset < REACH_BYTES)
 }
 
-/// Targets of the branches that are found by decoding from the entry on.
+/// Targets of the jumps that are found by decoding from the entry on.
 fn decoded_targets<'c>(code: Code<'c>) -> impl Iterator<Item = u64> + 'c {
     let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
     std::iter::from_fn(move || decoder.can_decode().then(|| decoder.decode())).filter_map(target)
@@ -40,8 +43,10 @@ fn target(instruction: Instruction) -> Option<u64> {
     (is_jump && is_near).then(|| instruction.near_branch_target())
 }
 
-/// Where each four bytes lead that stand behind the opcode of a jump with such a distance: `E9`, or `0F 80` to `0F 8F`. Instructions need not be
-/// distinguished from data for that. A jump with a distance of one byte does not leave its function.
+/// Targets of all byte sequences that look like a jump with a four-byte distance: opcode `E9`, or
+/// `0F 80` to `0F 8F`.
+/// This search need not distinguish instructions from data. A jump with a distance of one byte does
+/// not leave its function.
 fn distances(code: Code) -> impl Iterator<Item = u64> {
     code.bytes.windows(6).enumerate().filter_map(move |(at, window)| {
         let (opcode, distance) = window.split_at(2);

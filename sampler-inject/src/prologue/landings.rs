@@ -1,4 +1,4 @@
-//! Where the jump of a place leads, with and without another tool's `int3` in its distance.
+//! The targets of a place's jump, with and without another tool's `int3` in its distance.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
@@ -6,18 +6,21 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl};
 const JUMP_LENGTH: u64 = 5;
 /// `int3`.
 const BREAKPOINT: u8 = 0xcc;
-/// Below it the kernel maps nothing (`vm.mmap_min_addr` of every distribution).
+/// The kernel maps nothing below this address (`vm.mmap_min_addr` of every distribution).
 const MIN_MAPPED_ADDRESS: u64 = 0x1_0000;
-/// From here on nothing can be mapped: 47 bits less the guard page.
+/// Nothing can be mapped from this address on: 47 bits less the guard page.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 
-/// Linux (6.18) makes a call of this instruction where a uprobe is on it: it writes five bytes.
+/// A five-byte nop. Linux (6.18) turns this instruction into a call when a uprobe is put on it: it
+/// writes all five bytes.
 const WRITTEN_WHOLE: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
-/// Which of the four bytes from `window` on begin an instruction: bit 0 stands for the first. `start` is where the hooked instruction
-/// begins. `None`: another tool may change these bytes in other ways than by an `int3`.
+/// Which of the four bytes from `window` on begin an instruction. Bit 0 stands for the first byte.
+/// `start` is the beginning of the hooked instruction. `None`: another tool may change these bytes
+/// in other ways than by an `int3`.
 ///
-/// Behind an instruction that ends the straight line every byte counts: data, padding or another function may follow.
+/// Behind an instruction that ends the straight line, every byte counts: data, padding or another
+/// function may follow.
 pub(super) fn boundaries(bytes: &[u8], start: usize, window: usize) -> Option<u8> {
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
     let mut found = 0;
@@ -52,8 +55,10 @@ fn goes_on(flow: FlowControl) -> bool {
     )
 }
 
-/// Where a jump with its opcode at `patch` leads: for the bytes as they are, then for every combination of `int3` at the boundaries.
-/// `None`: one of them lies where nothing can be mapped, or two trampolines of `length` bytes would overlap.
+/// The targets of a jump with its opcode at `patch`: first for the unchanged bytes, then for every
+/// combination of `int3` at the boundaries.
+/// `None`: a target lies where nothing can be mapped, or two trampolines of `length` bytes would
+/// overlap.
 pub(super) fn landings(
     patch: u64,
     following: [u8; 4],
@@ -63,7 +68,7 @@ pub(super) fn landings(
     let mut found = Vec::new();
     for subset in subsets(boundaries) {
         let landing = landing(patch, with_breakpoints(following, subset));
-        // A byte that is CC in the file already makes no difference.
+        // A byte that is already CC in the file gives the same target again.
         if !found.contains(&landing) {
             found.push(landing);
         }

@@ -1,4 +1,5 @@
-//! The places of a function in order of preference: its entry, then each instruction behind what can be undone.
+//! The hook places of a function in order of preference: its entry, then each instruction behind
+//! those that a trampoline can undo.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
@@ -7,22 +8,24 @@ use super::landings::{boundaries, landings};
 use super::walk::Walk;
 use super::{Code, Function, HookPlace};
 
-/// Instructions at which a place may lie, from the entry on.
+/// Maximum number of instructions from the entry on at which a place may lie.
 const MAX_INSTRUCTIONS: usize = 16;
-/// The distance of a jump.
+/// Size of a jump's distance.
 const DISTANCE_BYTES: usize = 4;
 /// `jmp rel32`.
 const JUMP: u8 = 0xe9;
 
-/// Places of a function whose jumps from outside are unknown. [`places_with`] also looks at other code.
+/// Places of a function, without a search for jumps from outside. [`places_with`] also searches
+/// other code.
 pub fn places(function: &Function) -> Vec<HookPlace> {
     places_with(function, &[])
 }
 
-/// Places of a function, the best one first. A place is left out if a jump of the function or of `elsewhere` leads to it, or to
-/// an instruction between the entry and it.
+/// Places of a function, the best one first. A place is left out if a jump in the function or in
+/// `elsewhere` leads to the place, or to an instruction between the entry and the place.
 ///
-/// `elsewhere` is best the whole executable segment around the function: compilers move unlikely parts of a function far away from it.
+/// `elsewhere` should be the whole executable segment around the function: compilers move unlikely
+/// parts of a function far away from it.
 pub fn places_with(function: &Function, elsewhere: &[Code]) -> Vec<HookPlace> {
     let entered = first_entered(function, elsewhere);
     let (_, is_whole) = function.own();
@@ -48,7 +51,8 @@ pub fn places_with(function: &Function, elsewhere: &[Code]) -> Vec<HookPlace> {
     found
 }
 
-/// Whether a copy of the instruction at another address does the same. A call would leave another return address.
+/// Whether a copy of the instruction at another address has the same effect. A call would push
+/// another return address.
 fn can_be_copied(instruction: &Instruction) -> bool {
     matches!(
         instruction.flow_control(),
@@ -60,7 +64,7 @@ fn can_be_copied(instruction: &Instruction) -> bool {
     )
 }
 
-/// The place at one instruction, or behind its REX prefix, if that byte can become a jump.
+/// The place at one instruction, or behind its REX prefix, if the byte there can become a jump.
 fn place(
     function: &Function,
     walk: &Walk,
@@ -77,7 +81,7 @@ fn place(
     let original = *bytes.get(at)?;
     let following: [u8; DISTANCE_BYTES] =
         bytes.get(at + 1..at + 1 + DISTANCE_BYTES)?.try_into().ok()?;
-    // A jump that stands there already would not be changed.
+    // The byte is already the opcode of a jump: writing it would change nothing.
     if original == JUMP {
         return None;
     }
@@ -99,10 +103,12 @@ fn place(
     })
 }
 
-/// Behind the instruction, and behind those that go on before `end`, the jump's, as far as they can be copied.
+/// The address at which execution in place resumes: behind the hooked instruction, and behind the
+/// following ones that begin before `end` (the end of the jump) and can be copied.
 ///
-/// The processor finds a jump by the address of its last byte. It takes code that runs across that byte in place for the jump, at each call, which costs far more
-/// than the copy.
+/// The processor finds a jump by the address of its last byte. It predicts code that runs across
+/// that byte in place as the jump, at each call.
+/// Such a misprediction costs far more than the copy.
 fn resume(function: &Function, instruction: &Instruction, end: u64) -> u64 {
     let next_ip = instruction.next_ip();
     let behind = function.bytes.get((next_ip - function.entry) as usize..).unwrap_or_default();

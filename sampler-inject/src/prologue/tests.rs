@@ -11,7 +11,7 @@ const FREE: &[u8] = &[
     0x8b, 0x1d, 0x4e, 0xf4, 0x14, 0x00, 0x64, 0x8b, 0x2b, 0x90, 0x90, 0x90, 0x90, 0x90,
 ];
 
-/// Bytes behind a function that reach nowhere near it.
+/// Bytes behind a function. As jumps they would not lead near it.
 const PADDING: [u8; 16] = [0x90; 16];
 
 fn function(bytes: &[u8], arguments: u8, is_free: bool) -> Function<'_> {
@@ -26,7 +26,7 @@ fn offsets(bytes: &[u8], arguments: u8, is_free: bool) -> Vec<u64> {
 
 /// Whether a place lies at the first byte behind `bytes`.
 fn passes(bytes: &[u8], arguments: u8, is_free: bool) -> bool {
-    // mov byte [rdi], 7: five bytes would be needed for the next place, and it is not passed.
+    // mov byte [rdi], 7: a place needs five bytes, and no place lies behind this instruction.
     let whole = [bytes, &[0xc6, 0x07, 0x07, 0x12, 0x34, 0x56]].concat();
     offsets(&whole, arguments, is_free).contains(&(bytes.len() as u64))
 }
@@ -41,15 +41,15 @@ fn nothing_but_free_is_hooked_behind_a_null_check() {
     let checked = [0x48, 0x85, 0xff, 0x74, 0x20];
     assert!(passes(&checked, 1, true));
     assert!(!passes(&checked, 2, false));
-    // The flags are no longer those of the check: xor eax, eax.
+    // The check's flags are lost: xor eax, eax.
     assert!(!passes(&[0x48, 0x85, 0xff, 0x31, 0xc0, 0x74, 0x20], 1, true));
-    // They are: mov rax, rdi.
+    // The check's flags are kept: mov rax, rdi.
     assert!(passes(&[0x48, 0x85, 0xff, 0x48, 0x89, 0xf8, 0x74, 0x20], 1, true));
     // A copy of the pointer is checked: mov rax, rdi; test rax, rax.
     assert!(passes(&[0x48, 0x89, 0xf8, 0x48, 0x85, 0xc0, 0x74, 0x20], 1, true));
-    // Only half of it: test edi, edi.
+    // Only half of the pointer is checked: test edi, edi.
     assert!(!passes(&[0x85, 0xff, 0x74, 0x20], 1, true));
-    // Another value: push rdi; mov rdi, rsi; test rdi, rdi.
+    // Another value is checked: push rdi; mov rdi, rsi; test rdi, rdi.
     assert!(!passes(&[0x57, 0x48, 0x89, 0xf7, 0x48, 0x85, 0xff, 0x74, 0x20], 1, true));
     // The other branch: jne.
     assert!(!passes(&[0x48, 0x85, 0xff, 0x75, 0x20], 1, true));
@@ -64,7 +64,7 @@ fn an_impossible_size_need_not_be_seen() {
     // mov rax, rdi; mul rsi; jo
     let product = [0x48, 0x89, 0xf8, 0x48, 0xf7, 0xe6, 0x70, 0x20];
     assert!(passes(&product, 2, false));
-    // The third argument would be lost in rdx, and of one argument rsi is none.
+    // The third argument would be lost in rdx. With one argument, rsi is no argument.
     assert!(!passes(&product, 3, false));
     assert!(!passes(&product, 1, false));
     // mov rax, rdi; mul rdi; jo
@@ -84,7 +84,7 @@ fn a_pointer_that_is_none_need_not_be_seen() {
 fn only_what_can_be_undone_is_passed() {
     // push rbx; mov rbx, rdi
     assert!(passes(&[0x53, 0x48, 0x89, 0xfb], 1, false));
-    // mov rbx, rdi, which is to be kept
+    // mov rbx, rdi: a register that has to be preserved
     assert!(!passes(&[0x48, 0x89, 0xfb], 1, false));
     // mov rdi, rsi: an argument is lost
     assert!(!passes(&[0x48, 0x89, 0xf7], 1, false));
@@ -118,7 +118,8 @@ fn no_call_is_hooked_and_no_jump_that_stands_there_already() {
     assert_eq!(offsets(&[0xeb, 0x20], 1, false), [0]);
 }
 
-/// The loop of the second function begins behind its first instruction, that of the third at the entry.
+/// The second function's loop begins behind its first instruction; the third function's loop begins
+/// at the entry.
 #[test]
 fn no_place_lies_at_or_behind_what_a_jump_leads_to() {
     // push rbx; mov rax, rcx; mov rcx, rax; jmp …
@@ -141,7 +142,7 @@ fn jumps_from_elsewhere_are_seen() {
     };
     assert_eq!(with(ENTRY + 1, [0x90, 0xe9]), [0]);
     assert_eq!(with(ENTRY + 4, [0x0f, 0x8f]), [0, 1, 2]);
-    // A call by another function, and what is no jump.
+    // A call by another function, and bytes that are no jump.
     assert_eq!(
         with(ENTRY, [0x90, 0xe9]),
         places(&function).iter().map(|of| of.patch - ENTRY).collect::<Vec<_>>()
@@ -177,7 +178,7 @@ fn landings_below_the_first_mappable_address_are_no_places() {
     assert!(places(&low).len() < places(&function(&bytes, 1, false)).len());
 }
 
-/// Of the jump's own bytes in memory: where it leads.
+/// Target of the jump at `place` with `distance` in memory.
 fn jump_target(place: &HookPlace, distance: [u8; 4]) -> u64 {
     let mut code = vec![0xe9];
     code.extend(distance);
@@ -218,7 +219,8 @@ proptest! {
         }
     }
 
-    /// Instructions that programs begin with, in any order: the stack is where it was, behind each place.
+    /// Typical first instructions, in any order: behind each place, the trampoline restores the
+    /// stack pointer.
     #[test]
     fn trampolines_put_the_stack_back(parts in prop::collection::vec(0..6_usize, 1..12)) {
         const PARTS: [&[u8]; 6] = [
@@ -238,7 +240,7 @@ proptest! {
     }
 }
 
-/// By how many bytes code makes the stack longer, by iced's own account.
+/// Number of bytes by which code makes the stack longer, according to iced.
 fn stack_growth(code: &[u8]) -> i64 {
     let growth = |instruction: iced_x86::Instruction| match instruction.code() {
         iced_x86::Code::Sub_rm64_imm8 | iced_x86::Code::Sub_rm64_imm32 => {
@@ -252,7 +254,7 @@ fn stack_growth(code: &[u8]) -> i64 {
     iced_x86::Decoder::new(64, code, iced_x86::DecoderOptions::NONE).iter().map(growth).sum()
 }
 
-/// A jump over bytes that are run in place would be predicted there.
+/// Bytes that the jump covers would be predicted as the jump if they ran in place.
 #[test]
 fn what_the_jump_covers_is_not_run_in_place() {
     let of = function(FREE, 1, true);

@@ -1,7 +1,8 @@
-//! Which instructions may run before the hook: those that a trampoline can undo, or whose traces nobody looks at.
+//! Decides which instructions may run before the hook: those that a trampoline can undo, or whose
+//! effects nothing reads.
 //!
-//! Branches may be passed as well if no call takes them that has to be seen: a call that frees nothing, or one that cannot
-//! succeed. [`Conditions`] knows them.
+//! A branch may be passed, too, if no relevant call takes it. A call that frees nothing, or that
+//! cannot succeed, is not relevant. [`Conditions`] recognizes such branches.
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -10,9 +11,9 @@ use iced_x86::{
 use super::conditions::Conditions;
 use super::{Function, Undo};
 
-/// The straight line from the entry, and what of it has to be undone.
+/// The straight line from the entry, and its effects that have to be undone.
 pub(super) struct Walk {
-    /// Registers whose value at the entry nobody needs, or that will be restored.
+    /// Registers whose value at the entry is not needed, or will be restored.
     free: Vec<Register>,
     undo: Vec<Undo>,
     conditions: Conditions,
@@ -22,7 +23,7 @@ pub(super) struct Walk {
 /// Registers in which integer arguments arrive (System V calling convention).
 const ARGUMENTS: [Register; 6] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
-/// Registers that carry nothing into a function and that a function need not keep.
+/// Registers that carry no argument and that a function need not preserve.
 const SCRATCH: [Register; 3] = [Register::RAX, Register::R10, Register::R11];
 
 impl Walk {
@@ -36,12 +37,12 @@ impl Walk {
         }
     }
 
-    /// What has to be undone of the instructions that were passed.
+    /// Effects of the passed instructions that have to be undone.
     pub(super) fn undo(&self) -> &[Undo] {
         &self.undo
     }
 
-    /// Goes past an instruction; `false`: a hook must not lie behind it.
+    /// Passes an instruction. `false`: a hook must not lie behind it.
     pub(super) fn pass(&mut self, instruction: &Instruction) -> bool {
         let is_passed = match (instruction.code(), grows_stack(instruction)) {
             (Code::Push_r64, _) => self.pass_push(instruction.op0_register()),
@@ -64,7 +65,7 @@ impl Walk {
         register != Register::RSP
     }
 
-    /// Whether an instruction writes no memory and only registers that are free.
+    /// Whether an instruction writes no memory, and only free registers.
     fn leaves_no_trace(&mut self, instruction: &Instruction) -> bool {
         let info = self.facts.info(instruction);
         let mut registers = info.used_registers().iter();
@@ -75,7 +76,7 @@ impl Walk {
     }
 }
 
-/// By how many bytes `sub rsp, n` (or `add rsp, -n`) makes the stack longer.
+/// Number of bytes by which `sub rsp, n` (or `add rsp, -n`) makes the stack longer.
 fn grows_stack(instruction: &Instruction) -> Option<i32> {
     let bytes = match instruction.code() {
         Code::Sub_rm64_imm8 | Code::Sub_rm64_imm32 => instruction.immediate(1) as i64,
@@ -89,7 +90,7 @@ fn grows_stack(instruction: &Instruction) -> Option<i32> {
     i32::try_from(bytes).ok().filter(|bytes| is_stack && *bytes > 0)
 }
 
-/// Instructions that do nothing but compute: what is not listed is not passed.
+/// Whether an instruction only computes. Instructions that are not listed are not passed.
 fn is_known(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     instruction.flow_control() == FlowControl::Next
@@ -137,7 +138,7 @@ fn is_known(instruction: &Instruction) -> bool {
         )
 }
 
-/// Whether an access writes, or might.
+/// Whether an access writes, or may write.
 pub(super) fn is_write(access: OpAccess) -> bool {
     !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
 }
