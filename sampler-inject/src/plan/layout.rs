@@ -1,28 +1,34 @@
-//! What of the target's address space is free, and will not be needed by what is there.
+//! The free part of the target's address space: nothing is mapped there, and no heap or stack grows
+//! into it.
 
 use std::ops::Range;
 
 /// Bytes of a page on x86-64.
 pub const PAGE_BYTES: u64 = 4096;
-/// The kernel keeps so much free between the end of a growing stack and the next mapping (`stack_guard_gap`).
+/// Bytes that the kernel keeps free between the end of a growing stack and the next mapping
+/// (`stack_guard_gap`).
 const STACK_GUARD_BYTES: u64 = 1 << 20;
-/// The kernel keeps at least so much for the main thread's stack, whatever its limit (`MIN_GAP` of `mmap_base`).
+/// Bytes that the kernel reserves at least for the main thread's stack, whatever its limit
+/// (`MIN_GAP` of `mmap_base`).
 const MIN_STACK_BYTES: u64 = 128 << 20;
-/// More than that is kept for no stack: an unlimited one may be larger than all that is free.
+/// Bytes that are reserved at most for a stack: an unlimited stack may be larger than all free
+/// memory.
 const MAX_STACK_BYTES: u64 = 1 << 30;
-/// Kept for `brk` behind the heap. glibc maps memory elsewhere if the heap cannot grow.
+/// Bytes that are reserved for `brk` behind the heap. glibc maps memory elsewhere if the heap
+/// cannot grow.
 pub const HEAP_GROWTH_BYTES: u64 = 1 << 30;
 
 /// The mappings of the target.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    /// Addresses in ascending order that are in use or kept.
+    /// Ranges that are in use or reserved, in ascending order.
     taken: Vec<Range<u64>>,
 }
 
 impl Layout {
-    /// From the ranges of `/proc/PID/maps`. Of those, `stack` is the main thread's and `heap` ends where `brk` does; `stack_limit` is
-    /// the soft `RLIMIT_STACK`.
+    /// Builds a layout from the ranges of `/proc/PID/maps`. `stack` is the main thread's stack, and
+    /// `heap` ends at the current `brk`.
+    /// `stack_limit` is the soft `RLIMIT_STACK`.
     pub fn new(
         mapped: impl IntoIterator<Item = Range<u64>>,
         heap: Option<Range<u64>>,
@@ -42,7 +48,7 @@ impl Layout {
         Layout { taken: merged(taken) }
     }
 
-    /// The same with another range in use.
+    /// Marks another range as in use.
     #[must_use]
     pub fn with(mut self, range: Range<u64>) -> Layout {
         self.taken.push(range);
@@ -50,7 +56,7 @@ impl Layout {
         Layout { taken: merged(self.taken) }
     }
 
-    /// Ranges between the first and the last taken one that are free, in ascending order.
+    /// Free ranges between the first and the last taken range, in ascending order.
     pub fn gaps(&self) -> impl Iterator<Item = Range<u64>> {
         self.taken.windows(2).map(|pair| pair[0].end..pair[1].start)
     }
@@ -62,7 +68,7 @@ impl Layout {
     }
 }
 
-/// Ranges without overlaps, of ranges that are sorted by their start.
+/// Merges overlapping ranges, which must be sorted by their start.
 fn merged(sorted: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut merged: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
     for range in sorted {

@@ -1,10 +1,12 @@
-//! Which place of each function is hooked, and what is mapped for it.
+//! Chooses the hook place of each function, and the pages to map for it.
 //!
-//! A place needs memory at each of its landings. [`plan`] takes the first place of each function whose landings are free, or lie on pages that another
-//! hook needs anyway. [`Plan::contents`] makes the contents of those pages: trampolines, the pointers that they jump through, and the
-//! functions as they were. A page is never written once it is mapped.
+//! A place needs memory at each of its landings. [`plan`] takes the first place of each function
+//! whose landings are free, or lie on pages that another hook needs anyway. [`Plan::contents`]
+//! builds the contents of those pages: trampolines, the pointers that they jump through, and copies
+//! of the original functions. A page is never written once it is mapped.
 //!
-//! The caller reads the target's mappings, maps the pages (`MAP_FIXED_NOREPLACE`) and plans again if one of them is taken meanwhile.
+//! The caller reads the target's mappings and maps the pages (`MAP_FIXED_NOREPLACE`). If a page is
+//! taken meanwhile, the caller plans again.
 
 mod layout;
 mod room;
@@ -14,43 +16,43 @@ use crate::prologue::{Error, Function, HookPlace, original, trampoline, trampoli
 pub use layout::{HEAP_GROWTH_BYTES, Layout, PAGE_BYTES};
 use room::Room;
 
-/// Fills what no code needs: `int3`.
+/// Fills unused bytes of a page: `int3`.
 const FILL: u8 = 0xcc;
 /// Bytes of a pointer that a trampoline jumps through.
 const SLOT_BYTES: u64 = 8;
-/// Copies of instructions are as long elsewhere, but for this much: a far branch takes more bytes than a near one.
+/// Extra bytes for a copy of instructions: a far branch is longer than a near one.
 const SLACK_BYTES: u64 = 32;
 
-/// A function that is to be hooked, and its places in order of preference.
+/// A function to hook, and its places in order of preference.
 #[derive(Clone, Debug)]
 pub struct Candidate<'a> {
     /// The function.
     pub function: Function<'a>,
-    /// Where it can be hooked.
+    /// The function's hook places.
     pub places: Vec<HookPlace>,
 }
 
 /// One hook of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
-    /// Which of the candidates it is for.
+    /// Index of the candidate that is hooked.
     pub candidate: usize,
-    /// Where the byte is, and where it leads.
+    /// The hook's place: its byte and its landings.
     pub place: HookPlace,
-    /// For each landing: where the pointer of its trampoline lies.
+    /// For each landing: the address of the pointer of its trampoline.
     pub slots: Vec<u64>,
-    /// Where the function as it was begins.
+    /// Address of the copy of the original function.
     pub original: u64,
-    /// The machine code there.
+    /// Machine code of the copy.
     code: Vec<u8>,
 }
 
-/// What is hooked, and what has to be mapped for that.
+/// The hooks, and the pages to map for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// In the order of the candidates.
+    /// The hooks in the order of the candidates.
     pub hooks: Vec<Hook>,
-    /// Candidates without a place whose landings are all free.
+    /// Indexes of the candidates without a place whose landings are all free.
     pub unplaced: Vec<usize>,
     /// Addresses of the pages that have to be mapped, in ascending order.
     pub pages: Vec<u64>,
@@ -59,13 +61,13 @@ pub struct Plan {
 /// A page to map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Where.
+    /// Address of the page.
     pub address: u64,
     /// [`PAGE_BYTES`] bytes, to be mapped readable and executable.
     pub bytes: Vec<u8>,
 }
 
-/// Chooses a place for each candidate, the first that can be had.
+/// Chooses the first possible place for each candidate.
 pub fn plan(candidates: &[Candidate], layout: &Layout) -> Plan {
     let mut plan = Plan::default();
     let mut room = Room::new(layout);
@@ -83,12 +85,12 @@ pub fn plan(candidates: &[Candidate], layout: &Layout) -> Plan {
     plan
 }
 
-/// Whether no byte of one place's jump is the other's byte. Two names of one function are one place.
+/// Whether the jumps of two places do not overlap. Two names of one function have the same place.
 fn are_apart(one: &HookPlace, other: &HookPlace) -> bool {
     one.patch.abs_diff(other.patch) > 4
 }
 
-/// A hook at `place`; `None`, and nothing taken of `room`: one of its landings is not free.
+/// Makes a hook at `place`. `None`: a landing is not free; `room` is then unchanged.
 fn hook(candidate: usize, function: &Function, place: &HookPlace, room: &mut Room) -> Option<Hook> {
     let mut trial = room.clone();
     let length = trampoline_length(place);
@@ -105,7 +107,7 @@ fn hook(candidate: usize, function: &Function, place: &HookPlace, room: &mut Roo
     Some(Hook { candidate, place: place.clone(), slots, original, code })
 }
 
-/// The function as it was, on one of the pages of the landings.
+/// Places a copy of the original function on one of the pages of the landings.
 fn copy(function: &Function, place: &HookPlace, room: &mut Room) -> Option<(u64, Vec<u8>)> {
     place.landings.iter().find_map(|landing| {
         let length = original(place, function, *landing).ok()?.len() as u64 + SLACK_BYTES;
@@ -120,10 +122,12 @@ fn copy(function: &Function, place: &HookPlace, room: &mut Room) -> Option<(u64,
 }
 
 impl Plan {
-    /// The pages with their contents. `target` says for each candidate where its trampolines lead.
+    /// Builds the pages with their contents. `target` gives for each candidate the address to which
+    /// its trampolines jump.
     ///
     /// # Errors
-    /// If a trampoline cannot be encoded. No plan has such a trampoline: its pointer lies on its own page.
+    /// If a trampoline cannot be encoded. No plan has such a trampoline: its pointer lies on its
+    /// own page.
     pub fn contents(&self, target: impl Fn(usize) -> u64) -> Result<Vec<Page>, Error> {
         let fill =
             |address: &u64| Page { address: *address, bytes: vec![FILL; PAGE_BYTES as usize] };

@@ -1,18 +1,18 @@
-//! The pages of a plan, and what of them is in use.
+//! The pages of a plan, and their bytes in use.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::layout::{Layout, PAGE_BYTES};
 
-/// Alignment of what may lie anywhere on a page.
+/// Alignment of bytes that may lie anywhere on a page.
 const ALIGNMENT: u64 = 16;
 
 /// Pages that will be mapped.
 #[derive(Clone)]
 pub(super) struct Room<'l> {
     layout: &'l Layout,
-    /// For each page: which of its bytes are in use.
+    /// For each page: its bytes in use.
     pages: BTreeMap<u64, Vec<Range<u64>>>,
 }
 
@@ -26,7 +26,7 @@ impl<'l> Room<'l> {
         self.pages.into_keys().collect()
     }
 
-    /// Takes these very bytes; `None`: they are not to be had.
+    /// Takes exactly these bytes. `None`: some of them are not free.
     pub(super) fn take(&mut self, bytes: Range<u64>) -> Option<()> {
         let first = page_of(bytes.start);
         let last = page_of(bytes.end.checked_sub(1)?);
@@ -46,7 +46,7 @@ impl<'l> Room<'l> {
         Some(())
     }
 
-    /// Takes `length` bytes anywhere on the page of `address`; returns where.
+    /// Takes `length` bytes anywhere on the page of `address`. Returns their address.
     pub(super) fn take_on_page(&mut self, address: u64, length: u64) -> Option<u64> {
         let page = page_of(address);
         let end = page + PAGE_BYTES;

@@ -1,13 +1,13 @@
 use super::*;
 use crate::prologue::places;
 
-/// A library.
+/// Mapping of a library.
 const BASE: u64 = 0x7f00_0000_0000;
 const LIBRARY: std::ops::Range<u64> = BASE..BASE + 0x20_0000;
 
 /// `mov [rdi], rsi` and `ret`.
 const STORE: &[u8] = &[0x48, 0x89, 0x37, 0xc3, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00];
-/// The same with another operand: its trampolines lie on other pages.
+/// [`STORE`] with another operand: its trampolines lie on other pages.
 const NEIGHBOUR: &[u8] = &[0x48, 0x89, 0x3f, 0xc3, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00];
 
 fn candidate(entry: u64, bytes: &[u8]) -> Candidate<'_> {
