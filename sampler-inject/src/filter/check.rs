@@ -1,4 +1,4 @@
-//! Which programs the kernel installs.
+//! Checks which programs the kernel would install.
 
 use libc::{
     BPF_A, BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_DIV, BPF_IMM, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JGT,
@@ -36,7 +36,7 @@ pub(super) fn check(program: &[sock_filter]) -> Result<(), Error> {
     }
 }
 
-/// The constants that an instruction may have.
+/// Checks that an instruction's constant is in its range.
 fn check_constant(index: usize, instruction: &sock_filter) -> Result<(), Error> {
     let k = instruction.k;
     let is_in_range = match Code::of(instruction) {
@@ -50,7 +50,7 @@ fn check_constant(index: usize, instruction: &sock_filter) -> Result<(), Error> 
     is_in_range.then_some(()).ok_or(Error::Constant { index, k })
 }
 
-/// Where an instruction can lead, but for returns.
+/// Jump targets of an instruction.
 fn targets(index: usize, instruction: &sock_filter) -> Vec<u64> {
     let next = index as u64 + 1;
     match Code::of(instruction) {
@@ -62,11 +62,12 @@ fn targets(index: usize, instruction: &sock_filter) -> Vec<u64> {
     }
 }
 
-/// Every way to a load of a memory word has stored that word before. All jumps lead forward, so that one pass does.
+/// Checks that every path to a load of a memory word has stored that word before. All jumps lead
+/// forward, so one pass suffices.
 fn check_memory(program: &[sock_filter]) -> Result<(), Error> {
-    // Words that every jump to an instruction has written.
+    // For each instruction: words that every jump to it has written.
     let mut written = vec![ALL; program.len()];
-    // Words that are written on the straight line.
+    // Words that are written on the straight line so far.
     let mut words: WordSet = 0;
     for (index, instruction) in program.iter().enumerate() {
         words &= written[index];
@@ -83,14 +84,14 @@ fn check_memory(program: &[sock_filter]) -> Result<(), Error> {
                 }
                 words = ALL;
             }
-            // As the kernel has it: what stands behind a return is judged as if the return went on.
+            // As in the kernel: instructions behind a return are checked as if the return went on.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// What an instruction is as far as the check is concerned.
+/// Kind of an instruction, as far as the check needs it.
 enum Code {
     LoadData,
     LoadMemory,
@@ -133,7 +134,7 @@ impl Code {
         }
     }
 
-    /// Arithmetic and branches, with a constant or with X.
+    /// Kind of an arithmetic instruction or branch, with a constant or with X.
     fn of_operation(operation: u32, by_constant: bool) -> Code {
         match (operation & 0x07, operation & !0x07) {
             (BPF_ALU, BPF_DIV) if by_constant => Code::DivideByConstant,

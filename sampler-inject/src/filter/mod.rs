@@ -1,7 +1,8 @@
-//! What a seccomp program of the target says to a system call that it is to make for us.
+//! The verdict of the target's seccomp programs on a system call that a borrowed thread is to make.
 //!
-//! The program is classic BPF over `struct seccomp_data`. It is checked and run as Linux does: `seccomp_check_filter`
-//! and `__seccomp_filter` in `kernel/seccomp.c`, `bpf_check_classic` and `bpf_convert_filter` in `net/core/filter.c`.
+//! A program is classic BPF over `struct seccomp_data`. It is checked and run as in Linux:
+//! `seccomp_check_filter` and `__seccomp_filter` in `kernel/seccomp.c`, `bpf_check_classic` and
+//! `bpf_convert_filter` in `net/core/filter.c`.
 //! The caller reads the programs (`PTRACE_SECCOMP_GET_FILTER`) and lists its calls.
 
 mod check;
@@ -12,61 +13,63 @@ use libc::sock_filter;
 /// A system call as seccomp programs see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Its number on x86-64.
+    /// Number of the call on x86-64.
     pub nr: u64,
-    /// Its arguments.
+    /// Arguments of the call.
     pub args: [u64; 6],
-    /// The address behind its `syscall` instruction.
+    /// Address behind the call's `syscall` instruction.
     pub ip: u64,
 }
 
-/// What becomes of a call.
+/// The kernel's decision on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The kernel carries the call out, perhaps with a line in its log.
     Allow,
     /// The kernel does not carry the call out as it would otherwise.
     Refuse {
-        /// What the program returned: `SECCOMP_RET_…` in the upper half, its data in the lower.
+        /// The program's return value: `SECCOMP_RET_…` in the upper half, its data in the lower.
         action: u32,
     },
 }
 
-/// Why a program has no verdict. The kernel installs no such program, so that a copy of it is wrong.
+/// Reasons why a program has no verdict. The kernel installs no such program, so its copy must be
+/// wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It has no instruction, or more than `BPF_MAXINSNS`.
+    /// The program has no instruction, or more than `BPF_MAXINSNS`.
     #[error("seccomp program of {instructions} instructions: the kernel takes 1 to 4096")]
     Length {
-        /// How many it has.
+        /// Number of instructions.
         instructions: usize,
     },
     /// seccomp does not have this instruction.
     #[error("seccomp program: instruction {index} has the unknown code {code:#x}")]
     Code {
-        /// Which instruction.
+        /// Index of the instruction.
         index: usize,
-        /// Its code.
+        /// Code of the instruction.
         code: u16,
     },
-    /// The constant of this instruction is out of range: an offset, a divisor, a distance or a memory word.
+    /// The constant of this instruction is out of range: an offset, a divisor, a distance or a
+    /// memory word.
     #[error("seccomp program: instruction {index} has the constant {k:#x}, which is out of range")]
     Constant {
-        /// Which instruction.
+        /// Index of the instruction.
         index: usize,
-        /// Its constant.
+        /// Constant of the instruction.
         k: u32,
     },
     /// This instruction jumps behind the end.
     #[error("seccomp program: instruction {index} jumps behind the end")]
     Jump {
-        /// Which instruction.
+        /// Index of the instruction.
         index: usize,
     },
-    /// This instruction reads a memory word that not every way to it has written.
+    /// This instruction reads a memory word that some path to the instruction has not written.
     #[error("seccomp program: instruction {index} reads memory that nothing has written")]
     Unwritten {
-        /// Which instruction.
+        /// Index of the instruction.
         index: usize,
     },
     /// The last instruction does not return.
@@ -74,7 +77,7 @@ pub enum Error {
     End,
 }
 
-/// What one program says to a call.
+/// Evaluates one program for a call.
 ///
 /// # Errors
 /// If the kernel would not have installed the program.
@@ -87,10 +90,10 @@ pub fn evaluate(program: &[sock_filter], call: &Call) -> Result<Verdict, Error> 
     })
 }
 
-/// What all programs of a thread say to a call: each is asked, and the most severe action counts.
+/// Evaluates all programs of a thread for a call. The most severe action counts.
 ///
 /// # Errors
-/// If the kernel would not have installed one of them.
+/// If the kernel would not have installed one of the programs.
 pub fn evaluate_all<'p>(
     programs: impl IntoIterator<Item = &'p [sock_filter]>,
     call: &Call,
@@ -105,7 +108,7 @@ pub fn evaluate_all<'p>(
     Ok(worst)
 }
 
-/// The kernel compares actions as signed numbers; the lowest counts.
+/// Severity of a verdict. The kernel compares actions as signed numbers; the lowest counts.
 fn severity(verdict: Verdict) -> i32 {
     let action = match verdict {
         Verdict::Allow => libc::SECCOMP_RET_ALLOW,

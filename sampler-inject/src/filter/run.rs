@@ -1,4 +1,4 @@
-//! One run of a program that the kernel would install.
+//! Runs a program that the kernel would install.
 
 use libc::{
     BPF_A, BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_DIV, BPF_IMM, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JGT,
@@ -17,7 +17,7 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 pub(super) struct Data([u32; DATA_BYTES as usize / 4]);
 
 impl Data {
-    /// The kernel keeps the lower half of a number only.
+    /// Fills the structure for a call. The kernel keeps only the lower half of the call's number.
     pub(super) fn new(call: &Call) -> Data {
         let mut words = [0; DATA_BYTES as usize / 4];
         words[0] = call.nr as u32;
@@ -34,9 +34,9 @@ impl Data {
     }
 }
 
-/// What becomes of a run.
+/// How a run continues after an instruction.
 enum Step {
-    /// The instruction so far behind the next one is next.
+    /// Skips this many instructions.
     Skip(u32),
     Return(u32),
 }
@@ -48,7 +48,8 @@ struct Machine {
     memory: [u32; BPF_MEMWORDS as usize],
 }
 
-/// What the program returns. Every jump of it leads forward, so that it has at most as many steps as instructions.
+/// Runs the program and returns its action. Every jump leads forward, so a run has at most as many
+/// steps as instructions.
 pub(super) fn run(program: &[sock_filter], data: &Data) -> u32 {
     let mut machine = Machine::default();
     let mut next = 0;
@@ -58,7 +59,7 @@ pub(super) fn run(program: &[sock_filter], data: &Data) -> u32 {
             Step::Return(action) => return action,
         }
     }
-    // No checked program comes here; its end would kill.
+    // No checked program reaches its end. The kernel would kill the thread there.
     libc::SECCOMP_RET_KILL_THREAD
 }
 
@@ -115,7 +116,7 @@ impl Machine {
             BPF_AND => self.a & operand,
             BPF_OR => self.a | operand,
             BPF_XOR => self.a ^ operand,
-            // The processor looks at five bits of the distance, and so does the kernel's interpreter.
+            // The processor uses five bits of the distance, and so does the kernel's interpreter.
             BPF_LSH => self.a.wrapping_shl(operand),
             BPF_RSH => self.a.wrapping_shr(operand),
             BPF_NEG => self.a.wrapping_neg(),

@@ -22,7 +22,7 @@ fn plain(code: u32, k: u32) -> sock_filter {
     jump(code, 0, 0, k)
 }
 
-/// What is in A after `body`.
+/// Value of A after `body`.
 fn a_after(body: &[sock_filter]) -> u32 {
     let mut program = body.to_vec();
     program.push(plain(BPF_RET | BPF_A, 0));
@@ -34,7 +34,8 @@ fn error(program: &[sock_filter]) -> Error {
     evaluate(program, &CALL).unwrap_err()
 }
 
-/// `A = a; X = x; A = A <operation> X`, and the same with the constant.
+/// Result of `A = a; X = x; A = A <operation> X`. The operation with a constant must give the same
+/// result.
 fn computed(operation: u32, a: u32, x: u32) -> u32 {
     let load = [plain(BPF_LD | BPF_IMM, a), plain(BPF_LDX | BPF_W | BPF_IMM, x)];
     let by_x = [&load[..], &[plain(BPF_ALU | operation | BPF_X, 0)]].concat();
