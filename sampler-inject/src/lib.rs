@@ -4,9 +4,9 @@
 //! kernel ends ptrace when the tracer ends, so a failed operation leaves nothing traced. The target
 //! stays unharmed wherever an operation stops.
 //!
-//! Pure modules: [`prologue`] (which byte of a function becomes a jump, and the code around that
-//! byte), [`plan`] (hook places whose landings are free, and the pages there) and [`filter`] (the
-//! verdict of a seccomp program on a call).
+//! These modules are pure: [`prologue`] (which byte of a function becomes a jump, and the code
+//! around that byte), [`plan`] (hook places and the pages to map) and [`filter`] (verdicts of
+//! seccomp programs).
 //! [`target`], [`maps`] and [`elf`] only read. [`memory`], [`calls`], [`stop`] and [`hook`] change
 //! the target.
 

@@ -40,7 +40,7 @@ impl Memory {
     /// Reads `BYTES` bytes into an array.
     ///
     /// # Errors
-    /// As of [`Memory::read`].
+    /// As for [`Memory::read`].
     pub fn array<const BYTES: usize>(&self, address: u64) -> Result<[u8; BYTES]> {
         let mut buffer = [0; BYTES];
         self.file
@@ -52,7 +52,7 @@ impl Memory {
     /// Reads a 64-bit word.
     ///
     /// # Errors
-    /// As of [`Memory::read`].
+    /// As for [`Memory::read`].
     pub fn word(&self, address: u64) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array(address)?))
     }
@@ -60,7 +60,7 @@ impl Memory {
     /// Writes all bytes in one system call.
     ///
     /// # Errors
-    /// As of [`Memory::read`], or if the kernel does not let this process write to read-only
+    /// As for [`Memory::read`], or
     /// memory.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         let written = self.file.write_at(bytes, address);
@@ -77,7 +77,7 @@ impl Memory {
     /// (`proc_mem.force_override=never`), but not by ptrace.
     ///
     /// # Errors
-    /// As of [`Memory::write`].
+    /// As for [`Memory::write`].
     pub fn write_code(&self, tid: Tid, address: u64, byte: u8) -> Result<()> {
         let Err(error) = self.write(address, &[byte]) else { return Ok(()) };
         let start = address & !7;

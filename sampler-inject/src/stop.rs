@@ -2,7 +2,7 @@
 //!
 //! A stop wakes a thread that waits in a system call. Most calls then go on by themselves. Some
 //! return `EINTR`, although no signal arrived.
-//! Before the thread goes on, its `EINTR` is replaced by a result that makes the kernel repeat the
+//! Before the thread goes on, its `EINTR` is replaced. The new result makes the kernel repeat the
 //! call, or return `EINTR` if a handler has run meanwhile.
 //!
 //! The stop is bounded: if a thread has not stopped in time, all others go on, and nothing is done.
@@ -69,15 +69,15 @@ pub enum Error {
         MAX_STOP_TIME.as_millis()
     )]
     Late {
-        /// Which one.
+        /// The thread that did not stop.
         tid: Tid,
     },
     /// A thread cannot be traced.
     #[error("thread {tid} cannot be traced: {source}")]
     Untraceable {
-        /// Which one.
+        /// The thread that cannot be traced.
         tid: Tid,
-        /// What the kernel says.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The process has ended.
@@ -123,7 +123,7 @@ impl Drop for Stopped {
 /// Stops all threads of a process.
 ///
 /// # Errors
-/// If one of them does not stop in time, or cannot be traced.
+/// If a thread does not stop in time, or cannot be traced.
 pub fn stop(pid: i32) -> Result<Stopped, Error> {
     let mut stopping = Stopping { pid, waiting: HashSet::new(), stopped: Vec::new(), since: None };
     match stopping.all() {

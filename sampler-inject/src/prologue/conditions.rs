@@ -1,13 +1,13 @@
-//! Recognizes branches that no relevant call takes: the sampler need not see the calls that take
-//! them.
+//! Recognizes branches that no relevant call takes. A call is relevant if the sampler has to see
+//! it.
 //!
 //! ```text
-//! free:            pointer == 0            nothing is freed
-//! free:            pointer & 15 != 0       no block begins there: every allocator aligns blocks to 8 at least, and one that tests
-//!                                          four bits to 16
-//! any:             first argument < 0      no size and no address is as large (2^63 and more)
-//! calloc:          count * size overflows  no block is as large
-//! calloc:          count * size < 0        nor that
+//! free:    pointer == 0             nothing is freed
+//! free:    pointer & 15 != 0        no block begins there: allocators align blocks to 8 at least,
+//!                                   or to 16 if they test four bits
+//! any:     first argument < 0       no size and no address is as large (2^63 and more)
+//! calloc:  count * size overflows   no block is as large
+//! calloc:  count * size < 0         no block is as large
 //! ```
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use super::walk::is_write;
 /// The low bits of a pointer that are zero for every block, if the allocator tests them.
 const MAX_ALIGNMENT_MASK: u64 = 15;
 
-/// What a register holds, if that comes from the call's arguments.
+/// Content of a register that comes from the call's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     First,
@@ -31,7 +31,7 @@ enum Value {
     Product,
 }
 
-/// What the flags express.
+/// Meaning of the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flags {
     Unknown,

@@ -1,11 +1,11 @@
-//! Where a function is hooked by one byte, and the machine code around that byte.
+//! Hook places: where one byte hooks a function, and the machine code around that byte.
 //!
 //! One byte of an instruction becomes `E9`, the opcode of `jmp rel32`. The four bytes behind it
 //! stay as they are and become the distance of the jump:
 //!
 //! ```text
 //! plain:  E9 b1 b2 b3 b4        leads to patch + 5 + i32(b1 b2 b3 b4)
-//! REX:    4x E9 b2 b3 b4 b5     leads to patch + 5 + i32(b2 b3 b4 b5); E9 ignores the REX prefix in front of it
+//! REX:    4x E9 b2 b3 b4 b5     leads to patch + 5 + i32(b2 b3 b4 b5); E9 ignores the REX prefix
 //! ```
 //!
 //! A trampoline lies at the jump's target, its landing. Another tool's `int3` may stand at any

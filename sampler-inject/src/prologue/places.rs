@@ -21,8 +21,8 @@ pub fn places(function: &Function) -> Vec<HookPlace> {
     places_with(function, &[])
 }
 
-/// Places of a function, the best one first. A place is left out if a jump in the function or in
-/// `elsewhere` leads to the place, or to an instruction between the entry and the place.
+/// Places of a function, the best one first. A jump in the function or in `elsewhere` excludes its
+/// target and all places behind it.
 ///
 /// `elsewhere` should be the whole executable segment around the function: compilers move unlikely
 /// parts of a function far away from it.
