@@ -1,6 +1,7 @@
-//! The messages of the file formats that are made of protobuf, generated from `proto/formats/`.
+//! Messages of the file formats that use protobuf, generated from `proto/formats/`.
 //!
-//! Each schema there has the parts of a public one that our files use, and names where that one is.
+//! Each schema in that folder has the parts of a public schema that our files use, and names the
+//! public schema's place.
 
 // The documentation is in the schemas.
 #![allow(missing_docs)]
