@@ -1,10 +1,11 @@
-//! Atomics whose result gets lost: trap 1.
+//! Trap 1: atomic operations that lose their result.
 //!
-//! LLVM's BPF backend turns a *relaxed* atomic operation into the instruction without fetch even
-//! if the program uses its result, and then takes the operand's register for the old value. The
-//! instruction alone does not show it: using the operand again is legal, and common. The program
-//! that the instruction was made from does: the linker writes its optimized LLVM code, in which a
-//! relaxed (`monotonic`) operation has a used result or has not.
+//! LLVM's BPF backend translates a *relaxed* atomic operation into the instruction without fetch,
+//! even if the program uses the result.
+//! The backend then takes the operand's register for the old value.
+//! The instruction alone does not show this bug: using the operand again is legal, and common.
+//! The source of the instruction does. The linker writes the optimized LLVM code, which shows
+//! whether the result of a relaxed (`monotonic`) operation is used.
 
 use std::collections::BTreeMap;
 
@@ -23,20 +24,20 @@ struct Operation<'a> {
     used: bool,
 }
 
-/// How many atomics of which kind the object has.
+/// Number of atomic operations in the object, by kind.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// That give the old value.
+    /// Operations that return the old value.
     pub(crate) fetching: usize,
-    /// That only change memory.
+    /// Operations that only change memory.
     pub(crate) plain: usize,
 }
 
 /// Checks every atomic operation of `program`, which was compiled from `code`.
 ///
 /// # Errors
-/// If an instruction is illegal for version 3, if a relaxed operation's result is used, or if a
-/// function has fewer fetching instructions than it has results in use.
+/// If an instruction is illegal for version 3, or a relaxed operation's result is used.
+/// If a function has fewer fetching instructions than it has results in use.
 pub(crate) fn check(program: &Program, code: &str) -> Result<Count> {
     let mut total = Count::default();
     let mut fetching = BTreeMap::new();
@@ -120,13 +121,13 @@ fn in_function<'a>(function: &'a str, body: &[(usize, &'a str)]) -> Vec<Operatio
     found
 }
 
-/// Whether `value` (`%12`, `%old`) stands in `text` as a whole word.
+/// Whether `text` contains `value` (`%12`, `%old`) as a whole word.
 fn mentions(text: &str, value: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "._-$".contains(c);
     text.match_indices(value).any(|(at, _)| !text[at + value.len()..].starts_with(is_part))
 }
 
-/// What a debugger may know of a value is no use of it.
+/// Whether a line is only a debug record, which does not count as a use of its value.
 fn is_debug_record(line: &str) -> bool {
     line.trim_start().starts_with("#dbg_") || line.contains("@llvm.dbg.")
 }
@@ -173,7 +174,7 @@ mod tests {
     fn a_relaxed_result_in_use_is_refused() {
         let error = check(&program(0), &code("monotonic", "%1")).unwrap_err().to_string();
         assert!(error.starts_with("alloc_session: the result of a relaxed atomic"), "{error}");
-        // Even if this backend happened to fetch it.
+        // The result is refused even if this backend happened to fetch it.
         assert!(check(&program(1), &code("monotonic", "%1")).is_err());
     }
 

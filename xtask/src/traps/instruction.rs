@@ -8,14 +8,14 @@ pub(crate) const SLOT_BYTES: usize = 8;
 /// The bit of an atomic operation's immediate that asks for the old value.
 const FETCH: i32 = 0x01;
 
-/// One encoded slot. A 64-bit immediate takes two, the second with code 0.
+/// One encoded slot. A 64-bit immediate takes two slots, the second with code 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
     /// Operation: class in the low three bits.
     pub(crate) code: u8,
     /// Destination register, 0 to 10.
     pub(crate) destination: u8,
-    /// Source register, or what kind of call or immediate it is.
+    /// Source register, or the kind of call or immediate.
     pub(crate) source: u8,
     /// Jump distance in slots, or memory offset in bytes.
     pub(crate) offset: i16,
@@ -23,7 +23,7 @@ pub(crate) struct Instruction {
     pub(crate) immediate: i32,
 }
 
-/// What an instruction does to control flow and registers.
+/// Effect of an instruction on control flow and registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// `destination = immediate`, sign-extended or not as the instruction says.
@@ -48,16 +48,16 @@ pub(crate) enum Effect {
     Exit,
 }
 
-/// Which atomic operation.
+/// Kind of an atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Atomic {
-    /// Changes memory, and nobody knows what was there.
+    /// Changes memory without returning the old value.
     Plain,
     /// Puts the old value into the source register.
     Fetch,
     /// Puts the old value into register 0.
     CompareExchange,
-    /// No instruction of version 3.
+    /// Not an instruction of version 3.
     Illegal,
 }
 
@@ -74,13 +74,13 @@ impl Instruction {
         }
     }
 
-    /// What it does.
+    /// Effect of the instruction.
     pub(crate) fn effect(self) -> Effect {
         match self.code {
             0x18 => Effect::WideConstant,
             0xb7 => Effect::Constant(i64::from(self.immediate) as u64),
             0xb4 => Effect::Constant(u64::from(self.immediate as u32)),
-            // With an offset it is a sign extension of a part.
+            // With an offset this code is a sign extension of a part.
             0xbf if self.offset == 0 => Effect::Copy,
             0x05 => Effect::Jump(i64::from(self.offset)),
             0x06 => Effect::Jump(i64::from(self.immediate)),
@@ -102,7 +102,7 @@ fn atomic(operation: i32) -> Atomic {
         // add, or, and, xor
         0x00 | 0x40 | 0x50 | 0xa0 => Atomic::Plain,
         0x01 | 0x41 | 0x51 | 0xa1 => Atomic::Fetch,
-        // Exchange and compare-exchange always carry the bit.
+        // Exchange and compare-exchange always carry the fetch bit.
         _ if operation == 0xe0 | FETCH => Atomic::Fetch,
         _ if operation == 0xf0 | FETCH => Atomic::CompareExchange,
         _ => Atomic::Illegal,

@@ -1,4 +1,5 @@
-//! Checks a built eBPF object for mistakes that compilers make silently and the verifier accepts.
+//! Checks a built eBPF object for traps: mistakes that compilers make silently and the verifier
+//! accepts.
 
 mod atomics;
 mod instruction;
@@ -12,23 +13,23 @@ use anyhow::{Result, bail};
 
 use self::program::Program;
 
-/// Entry programs whose return value decides whether the return probe runs.
+/// Name prefix of the entry programs whose return value decides whether the return probe runs.
 const DECIDES: &str = "alloc_session";
-/// Return value 1 of a session's entry program: this call's return probe is skipped.
+/// Return value of a session's entry program: this call's return probe is skipped.
 const SKIP: u64 = 1;
-/// Return value 0: the return probe of this call runs.
+/// Return value of a session's entry program: this call's return probe runs.
 const RUN: u64 = 0;
 
-/// What an object must hold besides being free of traps.
+/// Kind of object. It says what the object must contain besides being free of traps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The sampler: has the session's entry program and draws from an atomic countdown.
+    /// The sampler: it has the session's entry program, and draws from an atomic countdown.
     Sampler,
     /// Programs to measure against.
     Bench,
 }
 
-/// Checks an object, which the linker made of the optimized LLVM `code`; says what it saw.
+/// Checks an object that the linker made of the optimized LLVM `code`. Returns a summary.
 ///
 /// # Errors
 /// If a check fails; the text names the function and the remedy.
@@ -53,7 +54,8 @@ pub(crate) fn check(kind: Kind, data: &[u8], code: &str, places: &[&Path]) -> Re
     ))
 }
 
-/// aya refuses a whole object for one section of this name; attach types are chosen at load.
+/// Checks the section names: aya refuses a whole object for one section of such a name. Attach
+/// types are chosen at load.
 fn check_sections(program: &Program) -> Result<()> {
     for name in &program.sections {
         let kind = name.split('/').next().unwrap_or_default();
@@ -64,7 +66,7 @@ fn check_sections(program: &Program) -> Result<()> {
     Ok(())
 }
 
-/// Every deciding program can decide both ways; returns how many there are.
+/// Checks that every deciding program can decide both ways. Returns the number of these programs.
 fn check_decisions(program: &Program) -> Result<usize> {
     let mut deciding = 0;
     for (index, function) in program.functions.iter().enumerate() {
@@ -86,11 +88,12 @@ fn check_decisions(program: &Program) -> Result<usize> {
     Ok(deciding)
 }
 
-/// A path of the machine that built it would make every machine's object a different one.
+/// Checks that the object contains no path of the build machine. Such a path would make every
+/// machine's object different.
 fn check_places(data: &[u8], places: &[&Path]) -> Result<()> {
     for place in places {
         let bytes = place.as_os_str().as_encoded_bytes();
-        // A short one (`/`, `/usr`) stands in any object.
+        // A short path (`/`, `/usr`) occurs in any object.
         if bytes.len() > 4 && data.windows(bytes.len()).any(|window| window == bytes) {
             bail!("the path {} of this machine is in the object", place.display());
         }

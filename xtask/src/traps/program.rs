@@ -1,4 +1,4 @@
-//! The functions of an eBPF object: their instructions, and which function a call means.
+//! The functions of an eBPF object: their instructions and their calls.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use object::{
 
 use super::instruction::{Instruction, SLOT_BYTES};
 
-/// In a call's source field: the callee is a function of this object.
+/// Value of a call's source field: the callee is a function of this object.
 const PSEUDO_CALL: u8 = 1;
 
 /// One function.
 pub(crate) struct Function {
-    /// Its symbol.
+    /// Name of the function's symbol.
     pub(crate) name: String,
-    /// The section that it lies in, which says what kind of program it is.
+    /// Section of the function. It determines the kind of program.
     pub(crate) section: String,
-    /// Every slot.
+    /// All slots of the function.
     pub(crate) instructions: Vec<Instruction>,
     /// Slot of a call → index of the called function in [`Program::functions`].
     pub(crate) calls: BTreeMap<usize, usize>,
@@ -26,20 +26,20 @@ pub(crate) struct Function {
 
 /// All functions of an object.
 pub(crate) struct Program {
-    /// In no particular order; calls refer to them by index.
+    /// The functions in no particular order. Calls refer to them by index.
     pub(crate) functions: Vec<Function>,
     /// The names of all sections.
     pub(crate) sections: Vec<String>,
 }
 
-/// Where code lies: index of the section, and byte in it.
+/// Place of code: index of the section, and byte in the section.
 type Place = (usize, u64);
 
 impl Program {
     /// Reads an object.
     ///
     /// # Errors
-    /// If it is not a relocatable object, holds no code, or a call leads nowhere.
+    /// If the data is not a relocatable object, contains no code, or a call leads to no function.
     pub(crate) fn parse(data: &[u8]) -> Result<Self> {
         let file = object::File::parse(data).context("read the object")?;
         let sections = file.sections().map(|s| Ok(s.name()?.to_owned())).collect::<Result<_>>()?;
@@ -88,7 +88,8 @@ fn resolve_calls(
                 continue;
             }
             let place = (section, start + (slot * SLOT_BYTES) as u64);
-            // In slots after the call; a section's symbol is its first slot, so −1 there is 0.
+            // The call's immediate counts slots after the call. A relocation's symbol stands for
+            // the section's first slot, so −1 there means slot 0.
             let (base, from) = match relocated.get(&place) {
                 Some(&(section, address)) => (section, address as i64),
                 None => (section, place.1 as i64 + SLOT_BYTES as i64),
@@ -105,7 +106,7 @@ fn resolve_calls(
     Ok(())
 }
 
-/// Relocations in code: where they are → where their symbol is.
+/// Relocations in code: their place → place of their symbol.
 fn relocations(file: &object::File<'_>) -> Result<BTreeMap<Place, Place>> {
     let mut found = BTreeMap::new();
     for section in file.sections() {

@@ -1,11 +1,12 @@
-//! Which values a function can return: trap 2.
+//! Trap 2: return values of a function.
 //!
 //! The entry program of a session must return 1 to skip the return probe. Written with aya's
-//! `#[uprobe]` macro it returns 0 on every path, whatever its body says, and nothing complains:
-//! every allocation only becomes three times as expensive.
+//! `#[uprobe]` macro, the program returns 0 on every path, whatever its body says. No tool
+//! complains: every allocation only becomes three times as expensive.
 //!
-//! A forward data flow over sets of constants. It never misses a value that can be returned; it
-//! gives up (`Any`) on what is computed or loaded.
+//! The check is a forward data flow over sets of constants. It never misses a value that can be
+//! returned.
+//! It gives up (`Any`) on values that are computed or loaded.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,16 +14,16 @@ use std::fmt;
 use super::instruction::{Atomic, Effect, Instruction};
 use super::program::Program;
 
-/// A set with more values than this is [`Value::Any`].
+/// A set with more values becomes [`Value::Any`].
 const VALUES_MAX: usize = 8;
 const REGISTERS: usize = 11;
 
-/// What a register can hold.
+/// Possible values of a register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// One of these; none means that the place is not reached.
+    /// One of these values. An empty set: the place is not reached.
     OneOf(BTreeSet<u64>),
-    /// Anything.
+    /// Any value.
     Any,
 }
 
@@ -35,7 +36,7 @@ impl Value {
         Self::OneOf(BTreeSet::from([value]))
     }
 
-    /// Whether it can be `value`.
+    /// Whether the value can be `value`.
     pub(crate) fn may_be(&self, value: u64) -> bool {
         match self {
             Self::OneOf(values) => values.contains(&value),
@@ -43,7 +44,7 @@ impl Value {
         }
     }
 
-    /// Adds the other's values; says whether that changed anything.
+    /// Adds the other's values. Returns whether the set has changed.
     fn join(&mut self, other: &Self) -> bool {
         let joined = match (&*self, other) {
             (Self::OneOf(own), Self::OneOf(more)) => {
@@ -71,12 +72,13 @@ impl fmt::Display for Value {
     }
 }
 
-/// What function `index` can return in register 0, as 64 bits.
+/// Values that function `index` can return in register 0, as 64 bits.
 pub(crate) fn returned(program: &Program, index: usize) -> Value {
     returned_below(program, index, &mut Vec::new())
 }
 
-/// `callers` are the functions whose values are being found: a recursive call returns anything.
+/// `callers` are the functions whose values are being determined. A recursive call returns any
+/// value.
 fn returned_below(program: &Program, index: usize, callers: &mut Vec<usize>) -> Value {
     if callers.contains(&index) {
         return Value::Any;
@@ -84,7 +86,7 @@ fn returned_below(program: &Program, index: usize, callers: &mut Vec<usize>) -> 
     callers.push(index);
     let function = &program.functions[index];
     let mut result = Value::NEVER;
-    // The registers before each slot; unreached slots have none.
+    // The registers before each slot. Slots that were not reached have none.
     let mut before: Vec<Option<Registers>> = vec![None; function.instructions.len()];
     let mut work = vec![(0, [const { Value::Any }; REGISTERS])];
     while let Some((slot, registers)) = work.pop() {
@@ -117,7 +119,8 @@ fn returned_below(program: &Program, index: usize, callers: &mut Vec<usize>) -> 
     result
 }
 
-/// Joins what is newly known into a slot; the joined registers if that was news.
+/// Joins newly found registers into those of a slot. Returns the joined registers if they have
+/// changed.
 fn merge(known: &mut Option<Registers>, new: Registers) -> Option<Registers> {
     match known {
         None => *known = Some(new),
@@ -162,7 +165,7 @@ fn apply(instruction: Instruction, next: Option<&Instruction>, registers: &mut R
     }
 }
 
-/// A call leaves a result in register 0 and nothing in 1 to 5.
+/// A call leaves a result in register 0, and undefined values in registers 1 to 5.
 fn clobber(registers: &mut Registers) {
     registers[..6].fill(Value::Any);
 }

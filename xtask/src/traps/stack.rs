@@ -1,5 +1,6 @@
-//! Stacks that are too deep for old kernels: the verifier sums the frames of functions that call one another, and only newer kernels
-//! (from 6.13 on) give programs like the session's a stack of their own.
+//! Finds stacks that are too deep for old kernels. The verifier adds up the frames of functions
+//! that call one another.
+//! Only newer kernels (from 6.13 on) give programs like the session's a stack of their own.
 
 use anyhow::{Result, bail};
 
@@ -7,23 +8,26 @@ use super::DECIDES;
 use super::instruction::{Effect, Instruction};
 use super::program::Program;
 
-/// Bytes for all frames of a chain of calls (`MAX_BPF_STACK` in `include/linux/filter.h`).
+/// Maximum size of all frames of a chain of calls (`MAX_BPF_STACK` in `include/linux/filter.h`).
 const MAX_STACK_BYTES: u32 = 512;
-/// Frames are rounded up to it (`check_max_stack_depth_subprog` in `kernel/bpf/verifier.c`).
+/// Unit to which a frame's size is rounded up (`check_max_stack_depth_subprog` in
+/// `kernel/bpf/verifier.c`).
 const STACK_UNIT_BYTES: u32 = 32;
 /// The frame pointer.
 const FRAME: u8 = 10;
 /// `destination += immediate`, all 64 bits.
 const ADD: u8 = 0x07;
 
-/// Checks the deepest chain of calls of every program that old kernels load; returns the deepest of all, in bytes.
+/// Checks the deepest chain of calls of every program that old kernels load. Returns the size of
+/// the deepest chain, in bytes.
 ///
 /// # Errors
-/// If one is too deep; the text names its functions with their frames.
+/// If a chain is too deep; the text names its functions with their frames.
 pub(crate) fn check(program: &Program) -> Result<u32> {
     let mut deepest = 0;
     for (index, function) in program.functions.iter().enumerate() {
-        // Functions in `.text` are only called; the session's program is for kernels with stacks enough.
+        // Functions in `.text` are only called. The session's program is only loaded by kernels
+        // that give it a stack of its own.
         if function.section == ".text" || function.name.starts_with(DECIDES) {
             continue;
         }
@@ -41,7 +45,7 @@ pub(crate) fn check(program: &Program) -> Result<u32> {
     Ok(deepest)
 }
 
-/// The deepest chain of calls from a function on: indices and frames.
+/// The deepest chain of calls that begins at a function: indexes and frame sizes.
 fn chain(program: &Program, index: usize, above: &mut [bool]) -> Result<Vec<(usize, u32)>> {
     let function = &program.functions[index];
     if above[index] {
@@ -64,7 +68,8 @@ fn chain(program: &Program, index: usize, above: &mut [bool]) -> Result<Vec<(usi
     Ok(deepest)
 }
 
-/// Bytes below the frame pointer that a function uses: the lowest address that it takes or accesses.
+/// Number of bytes below the frame pointer that a function uses, according to the lowest address
+/// that it takes or accesses.
 fn frame(instructions: &[Instruction]) -> u32 {
     let mut lowest = 0;
     // Registers that hold the frame pointer itself.
@@ -129,7 +134,8 @@ mod tests {
 
     #[test]
     fn an_address_below_the_frame_pointer_counts() {
-        // r2 = r10; r2 += −48; and a sum that is none of the stack.
+        // First r2 = r10; r2 += −48. Then the same with r1 instead of r10, which is no address in
+        // the stack.
         let taken = [[0xbf, 0xa2, 0, 0, 0, 0, 0, 0], [0x07, 0x02, 0, 0, 0xd0, 0xff, 0xff, 0xff]];
         assert_eq!(frame(&taken.map(Instruction::decode)), 48);
         let other = [[0xbf, 0x12, 0, 0, 0, 0, 0, 0], [0x07, 0x02, 0, 0, 0xd0, 0xff, 0xff, 0xff]];
