@@ -41,14 +41,16 @@ const NAMES: [&str; 29] = [
     "_ZdaPvmSt11align_val_t",
     "_ZdaPvSt11align_val_tRKSt9nothrow_t",
 ];
-/// Parts of the names of libraries that are no allocators, or the same one again: the loader and tools for debugging.
+/// Parts of the names of libraries to skip: the loader, debugging tools, and variants of an
+/// allocator.
 const FOREIGN: [&str; 4] = ["debug", "ld-", "memusage", "profiler"];
-/// Bytes kept of a longer function.
+/// Maximum number of bytes that are kept of a function.
 const MAX_BYTES: u64 = 512;
-/// Bytes kept of a shorter one: what follows it lies within a jump's distance.
+/// Minimum number of bytes that are kept: the bytes behind a short function may be part of a jump's
+/// distance.
 const MIN_BYTES: u64 = 48;
 
-/// The allocators below `folder`.
+/// Lists the allocators below `folder`.
 pub(super) fn allocators(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -77,7 +79,7 @@ fn is_allocator(path: &Path) -> bool {
         && families(&file).values().any(|family| family.names.contains(&"malloc"))
 }
 
-/// One address with the names it has.
+/// The functions at one address: their size and names.
 struct Family {
     size: u64,
     names: Vec<&'static str>,
@@ -97,7 +99,7 @@ fn families(file: &object::File) -> BTreeMap<u64, Family> {
     families
 }
 
-/// The block of a library: its first line, and a line for each function.
+/// Builds the block of a library: its first line, and a line for each function.
 pub(super) fn block(package: &str, version: &str, path: &Path) -> Result<(String, Vec<String>)> {
     let bytes = fs::read(path).context("read the library")?;
     let file = object::File::parse(&*bytes).context("parse the library")?;
@@ -124,7 +126,8 @@ fn line(file: &object::File, listing: &Listing, address: u64, family: &Family) -
     Ok(format!("{address:x} {} {names} {lengths} {entered} {}", family.size, hex(&bytes)))
 }
 
-/// The function's bytes: all of them, or the first [`MAX_BYTES`].
+/// The function's bytes, at least [`MIN_BYTES`] and at most [`MAX_BYTES`] if the section has as
+/// many.
 fn code(file: &object::File, address: u64, size: u64) -> Result<Vec<u8>> {
     let wanted = size.clamp(MIN_BYTES, MAX_BYTES);
     for section in file.sections() {

@@ -1,4 +1,4 @@
-//! What objdump says of a library: a second opinion on instruction boundaries and jumps.
+//! objdump's listing of a library, as a second opinion on instruction boundaries and jumps.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,14 +8,14 @@ use anyhow::Result;
 
 use crate::step;
 
-/// Bytes from an entry on that are looked at.
+/// Number of bytes from an entry on that are considered.
 const REACH_BYTES: u64 = 80;
 
 /// A disassembled library.
 pub(super) struct Listing {
     /// Addresses of instructions.
     instructions: BTreeSet<u64>,
-    /// Addresses that jumps lead to.
+    /// Targets of jumps.
     targets: BTreeSet<u64>,
 }
 
@@ -39,19 +39,20 @@ impl Listing {
         listing
     }
 
-    /// Lengths of the instructions from an entry on, one hexadecimal digit each.
+    /// Lengths of the instructions from an entry on, each as one hexadecimal digit.
     pub(super) fn lengths(&self, entry: u64) -> String {
         let starts: Vec<&u64> = self.instructions.range(entry..entry + REACH_BYTES).collect();
         starts.windows(2).map(|pair| format!("{:x}", pair[1] - pair[0])).collect()
     }
 
-    /// Offsets from an entry on to which jumps lead. A jump to the entry itself is another function's call.
+    /// Offsets of jump targets from an entry. A jump to the entry itself is left out: it is another
+    /// function's call.
     pub(super) fn entered(&self, entry: u64) -> Vec<u64> {
         self.targets.range(entry + 1..entry + REACH_BYTES).map(|target| target - entry).collect()
     }
 }
 
-/// Where a direct jump leads, conditional or not.
+/// Target of a direct jump, conditional or not.
 fn target(instruction: &str) -> Option<u64> {
     let mut words = instruction.split_whitespace();
     let mnemonic = words.find(|word| !matches!(*word, "bnd" | "notrack"))?;

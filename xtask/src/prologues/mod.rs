@@ -1,7 +1,10 @@
-//! `cargo xtask prologues`: collects the beginnings of allocators' functions, on which one-byte hooks are tested offline.
+//! `cargo xtask prologues`: collects the first bytes of allocators' functions. One-byte hooks are
+//! tested offline on them.
 //!
-//! Debian's suites have glibc 2.31 to 2.44 and the other allocators of the same years. Each library of [`PACKAGES`] in every version that
-//! a suite has becomes a block of `sampler-inject/corpus/prologues.txt`. Versions that no suite has any more keep their block.
+//! Debian's suites have glibc 2.31 to 2.44 and the other allocators of the same years.
+//! Each library of [`PACKAGES`], in every version of the suites, becomes a block of
+//! `sampler-inject/corpus/prologues.txt`.
+//! Versions that no suite has any more keep their block.
 
 mod library;
 mod listing;
@@ -14,7 +17,7 @@ use anyhow::{Context, Result};
 
 use crate::workspace::Workspace;
 
-/// Packages with allocators, under all names that they have had.
+/// Packages with allocators, under all their past and present names.
 const PACKAGES: [&str; 9] = [
     "libc6",
     "libgoogle-perftools4",
@@ -45,7 +48,7 @@ const HEAD: &str = "\
 /// Collects the corpus.
 ///
 /// # Errors
-/// If this is no Debian, a package cannot be fetched or a library cannot be read.
+/// If this machine is not Debian, a package cannot be fetched, or a library cannot be read.
 pub(crate) fn collect(workspace: &Workspace) -> Result<()> {
     let path = workspace.root.join(CORPUS);
     let mut blocks = blocks(&fs::read_to_string(&path).unwrap_or_default());
@@ -68,7 +71,7 @@ pub(crate) fn collect(workspace: &Workspace) -> Result<()> {
     fs::write(&path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// The blocks of a corpus by their first line.
+/// Parses the blocks of a corpus, by their first line.
 fn blocks(corpus: &str) -> BTreeMap<String, Vec<String>> {
     let mut blocks: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut head = None;

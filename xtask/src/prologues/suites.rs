@@ -1,4 +1,5 @@
-//! Packages of Debian's suites, fetched into a folder of their own: the machine's packages and lists stay as they are.
+//! Packages of Debian's suites, fetched into a separate folder. The machine's own packages and
+//! lists stay unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,13 +23,13 @@ const SUITES: [(&str, &str); 8] = [
 ];
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// A folder with lists of all suites.
+/// A folder with the package lists of all suites.
 pub(super) struct Suites {
     folder: PathBuf,
 }
 
 impl Suites {
-    /// Makes the folder and reads the lists.
+    /// Creates the folder and fetches the lists.
     pub(super) fn open(folder: &Path) -> Result<Suites> {
         for part in ["state/lists/partial", "cache/archives/partial", "packages"] {
             fs::create_dir_all(folder.join(part)).context("make a folder for packages")?;
@@ -68,7 +69,7 @@ impl Suites {
         command
     }
 
-    /// The versions that the suites have of a package.
+    /// Lists the versions of a package in all suites.
     pub(super) fn versions(&self, package: &str) -> Result<Vec<String>> {
         let table = step::output(self.apt("apt-cache").args(["madison", package]))?;
         let version = |line: &str| line.split('|').nth(1).map(|version| version.trim().to_owned());
@@ -78,7 +79,7 @@ impl Suites {
         Ok(versions)
     }
 
-    /// Fetches and unpacks a package; returns the folder.
+    /// Fetches and unpacks a package. Returns the folder of its files.
     pub(super) fn unpack(&self, package: &str, version: &str) -> Result<PathBuf> {
         let folder = self.folder.join("packages").join(format!("{package}={version}"));
         let unpacked = folder.join("unpacked");
