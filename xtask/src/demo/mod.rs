@@ -19,14 +19,15 @@ use self::workload::Workload;
 use crate::workspace::Workspace;
 use crate::{ebpf, packages, step};
 
-/// Mean bytes between samples: far finer than the default, to show much after a few seconds.
+/// Mean bytes between samples. It is far smaller than the default, to show much after a few
+/// seconds.
 const INTERVAL: &str = "64KiB";
-/// Enough samples for intervals that are worth looking at.
+/// Number of samples that gives useful confidence intervals.
 const SAMPLES_ENOUGH: u64 = 5_000;
 const READY_DEADLINE: Duration = Duration::from_secs(30);
 const SAMPLES_DEADLINE: Duration = Duration::from_secs(60);
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
-/// Lines of the daemon's log that an error shows.
+/// Number of lines of the daemon's log that an error shows.
 const LOG_LINES: usize = 6;
 
 /// Sets up, builds, starts a program, profiles it, and stops everything.
@@ -94,7 +95,7 @@ fn release(workspace: &Workspace, program: &str) -> PathBuf {
     workspace.target.join("release").join(program)
 }
 
-/// A samplerd of our own.
+/// The demonstration's own samplerd.
 struct Daemon {
     process: Running,
     log: PathBuf,
@@ -119,7 +120,7 @@ impl Daemon {
         Ok(Self { process: Running::new("samplerd", child), log, lines })
     }
 
-    /// The address of its line `ready ADDRESS`.
+    /// Waits for samplerd's line `ready ADDRESS`, and returns the address.
     fn wait_until_ready(&mut self) -> Result<String> {
         wait("samplerd is ready", READY_DEADLINE, || match self.lines.try_recv() {
             Ok(line) => match line.strip_prefix("ready ") {
@@ -131,7 +132,7 @@ impl Daemon {
         })
     }
 
-    /// The end of its log, for an error.
+    /// The end of samplerd's log, for an error.
     fn log(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -140,7 +141,7 @@ impl Daemon {
     }
 }
 
-/// What a child writes, line by line, without blocking the reader.
+/// Receives a child's output line by line, without blocking the reader.
 fn lines(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     if let Some(output) = child.stdout.take() {
@@ -155,7 +156,7 @@ fn lines(child: &mut Child) -> Receiver<String> {
     receiver
 }
 
-/// The command line client, connected to our daemon.
+/// The command line client, connected to the demonstration's daemon.
 struct Client {
     program: PathBuf,
     address: String,
@@ -168,7 +169,7 @@ impl Client {
         command
     }
 
-    /// How many samples the live profile rests on.
+    /// Number of samples in the live profile.
     fn samples(&self) -> Result<u64> {
         let mut command = self.command(&["profile", "--kind", "live", "--format", "json"]);
         let profile: Value =

@@ -1,4 +1,4 @@
-//! What must not stay behind: a private directory and processes, removed however the run ends.
+//! A private directory and processes that are removed however the run ends.
 
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
@@ -9,13 +9,13 @@ use std::{env, fs, process, thread};
 
 use anyhow::{Context, Result, bail};
 
-/// Time between two looks at something that is waited for.
+/// Time between two checks of a condition.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Waits for `what` until `deadline` after now.
+/// Waits until `look` finds something, at most for `deadline`.
 ///
 /// # Errors
-/// If `look` fails or the time is over.
+/// If `look` fails, or the time is over. The text names `what`.
 pub(crate) fn wait<T>(
     what: &str,
     deadline: Duration,
@@ -33,14 +33,15 @@ pub(crate) fn wait<T>(
     }
 }
 
-/// A directory that only its owner can look into, removed at the end.
+/// A directory that only its owner can read. It is removed at the end.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one in the system's place for such things; its path is short, as a socket needs it.
+    /// Creates the directory in the system's temporary directory. Its path is short, as a socket
+    /// needs it.
     ///
     /// # Errors
-    /// If it exists or cannot be made.
+    /// If the directory exists already, or cannot be created.
     pub(crate) fn create() -> Result<Self> {
         let path = env::temp_dir().join(format!("sampler-demo-{}", process::id()));
         fs::DirBuilder::new()
@@ -50,7 +51,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Its path.
+    /// Path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -58,7 +59,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nobody is left to tell if that fails.
+        // An error here cannot be reported any more.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -76,18 +77,18 @@ impl Running {
         Self { what, child }
     }
 
-    /// Its exit status if it has ended.
+    /// Exit status of the process if it has ended.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the state of the process cannot be read.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("wait for {}", self.what))
     }
 
-    /// Asks it to end, with SIGTERM, and waits for that.
+    /// Sends SIGTERM to the process, and waits for its end.
     ///
     /// # Errors
-    /// If it does not end in time.
+    /// If the process does not end in time.
     pub(crate) fn terminate(mut self, deadline: Duration) -> Result<ExitStatus> {
         // The shell's own `kill`: the program of that name is not everywhere.
         let mut shell = Command::new("sh");
@@ -100,7 +101,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only if it has ended.
+        // Both calls fail only if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -110,13 +111,13 @@ impl Drop for Running {
 pub(crate) struct Watchdog(Child);
 
 impl Watchdog {
-    /// Watches: if this program ends without [`Watchdog::dismiss`], `pid` gets a SIGTERM and the
-    /// directory is removed.
+    /// Starts the watchdog. If this program ends without [`Watchdog::dismiss`], `pid` gets a
+    /// SIGTERM and the directory is removed.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the watchdog cannot be started.
     pub(crate) fn start(pid: u32, directory: &Path) -> Result<Self> {
-        // Its input ends without a line when this program dies, whatever killed it.
+        // The watchdog's input ends without a line when this program dies for any reason.
         const SCRIPT: &str = "trap '' HUP INT TERM; read -r line && exit 0; \
                               kill -TERM \"$0\" 2>/dev/null; rm -rf \"$1\"";
         let mut command = Command::new("sh");
@@ -124,10 +125,10 @@ impl Watchdog {
         Ok(Self(command.spawn().context("start sh")?))
     }
 
-    /// Ends the watch: everything has been cleaned up.
+    /// Ends the watchdog after everything has been cleaned up.
     ///
     /// # Errors
-    /// If it has ended before.
+    /// If the watchdog has ended before.
     pub(crate) fn dismiss(mut self) -> Result<()> {
         if let Some(mut input) = self.0.stdin.take() {
             input.write_all(b"done\n").context("dismiss the watchdog")?;
@@ -159,7 +160,7 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let mut watchdog = Watchdog::start(child.id(), &directory).unwrap();
-        // What the end of a process does to its pipes.
+        // The end of a process closes its pipes in the same way.
         drop(watchdog.0.stdin.take());
         watchdog.0.wait().unwrap();
         assert!(!directory.exists());

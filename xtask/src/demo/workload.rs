@@ -1,4 +1,4 @@
-//! The real program that the demonstration looks into: whichever this machine has.
+//! The program that the demonstration profiles: the first that this machine has.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::step;
 use crate::workspace::{self, Workspace};
 
-/// One round of sqlite3's work, and how long it rests after it.
+/// One round of sqlite3's work. [`ROUND_PAUSE`] is the pause after a round.
 const ROUND: &str = include_str!("../../demo/orders.sql");
 const ROUND_PAUSE: Duration = Duration::from_millis(30);
 
@@ -21,14 +21,14 @@ pub(crate) enum Workload {
     Python(PathBuf),
     /// sqlite3 with a database in memory.
     Sqlite(PathBuf),
-    /// Our own, compiled with the C compiler that Rust links with.
+    /// The project's own program, compiled with the C compiler that Rust links with.
     Shipped,
 }
 
 impl Workload {
-    /// The first of python3, sqlite3 and our own.
+    /// Chooses the first of python3, sqlite3 and the project's own program.
     pub(crate) fn choose() -> Self {
-        // The distribution's python3 is a plain program; one earlier in PATH may be a script.
+        // The distribution's python3 is a real binary. An earlier one in PATH may be a script.
         let distribution = Path::new("/usr/bin/python3");
         let python = if distribution.is_file() {
             Some(distribution.to_owned())
@@ -42,17 +42,17 @@ impl Workload {
         }
     }
 
-    /// Starts it. It ends by itself when the returned process's standard input is dropped, that
-    /// is also when this program dies.
+    /// Starts the program. It ends by itself when the standard input of the returned process is
+    /// dropped, and so also when xtask dies.
     ///
     /// # Errors
-    /// If it cannot be compiled or started.
+    /// If the program cannot be compiled or started.
     pub(crate) fn start(&self, workspace: &Workspace) -> Result<(String, Child)> {
         let sources = workspace.root.join("xtask/demo");
         let (what, mut command) = match self {
             Self::Python(python) => {
                 let mut command = Command::new(python);
-                // Its own arenas would hide single objects from every malloc profiler.
+                // Python's own arenas would hide single objects from every malloc profiler.
                 command.arg(sources.join("cache.py")).env("PYTHONMALLOC", "malloc");
                 ("PYTHONMALLOC=malloc python3 xtask/demo/cache.py", command)
             }
@@ -90,7 +90,7 @@ fn compile(workspace: &Workspace, source: &Path) -> Result<PathBuf> {
         .with_context(|| format!("create {}", workspace.target.display()))?;
     let program = workspace.target.join("demo-cache");
     let mut command = Command::new(compiler);
-    // One function of the source, one frame.
+    // One function of the source gives one frame.
     command.args(["-O2", "-g", "-fno-inline", "-fno-optimize-sibling-calls", "-o"]);
     step::output(command.arg(&program).arg(source))
         .with_context(|| format!("compile {}", source.display()))?;
@@ -109,7 +109,7 @@ mod tests {
             thread::sleep(ROUND_PAUSE);
             assert!(child.try_wait().unwrap().is_none(), "{what} ended early");
             if let Workload::Sqlite(_) = workload {
-                // Its input is held by the thread that feeds it.
+                // The thread that feeds the program holds its input.
                 child.kill().unwrap();
                 child.wait().unwrap();
                 continue;
