@@ -10,21 +10,21 @@ use crate::{ebpf, packages, preload, step};
 /// A benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Benchmark {
-    /// What a hit of a probe costs.
+    /// Cost of a probe hit.
     Probe,
-    /// What shared counters count and cost.
+    /// Accuracy and cost of shared counters.
     Counters,
-    /// What sampling decisions cost.
+    /// Cost of sampling decisions.
     Draws,
-    /// Overhead and samples per second by the interval.
+    /// Overhead and samples per second, by the sampling interval.
     Intervals,
-    /// What many processes cost.
+    /// Cost of many processes.
     Machine,
-    /// What the daemon itself costs.
+    /// Cost of the daemon itself.
     Daemon,
     /// Other profilers on real programs.
     Tools,
-    /// What the preloaded library costs.
+    /// Cost of the preloaded library.
     Preload,
 }
 
@@ -42,7 +42,7 @@ impl Benchmark {
         }
     }
 
-    /// Why it needs root, if it does.
+    /// Reason why the benchmark needs root, if it does.
     fn needs_root(self) -> Option<&'static str> {
         match self {
             Benchmark::Counters | Benchmark::Draws => None,

@@ -6,8 +6,8 @@ use crate::steps::Steps;
 use crate::workspace::Workspace;
 use crate::{ebpf, licences, step};
 
-/// Runs format, lints, documentation, licences, layers, and the unit and property tests. Simulations are left to
-/// [`crate::test`].
+/// Runs format, lints, documentation, licences, layers, and the unit and property tests.
+/// [`crate::test`] runs the simulations.
 ///
 /// # Errors
 /// At the first step that fails.
@@ -20,7 +20,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The same as a part of a longer command, which has built the eBPF objects.
+/// Runs the same checks as [`run`], as a part of a longer command that has built the eBPF objects.
 ///
 /// # Errors
 /// As [`run`].
@@ -29,23 +29,25 @@ pub(crate) fn all(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     unit_tests(workspace, steps, &[])
 }
 
-/// Which layers may know of what, and the unit and property tests of all crates.
+/// Runs the tests of the layers (which crate may name which), and the unit and property tests of
+/// all crates.
 ///
 /// # Errors
 /// At the first crate or step with a test that fails.
 pub(crate) fn unit_tests(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result<()> {
-    // xtask's tests hold the layers: a wrong import is found in seconds.
+    // xtask's tests check the layers. They run first because they find a wrong import in seconds.
     steps.cargo(workspace, "layers", &[&["test", "-p", "xtask", "--"], filter].concat())?;
     let others = ["--exclude", "sampler-tests", "--exclude", "xtask", "--no-fail-fast", "--"];
     let unit = [&["test", "--workspace"], others.as_slice(), filter].concat();
     steps.cargo(workspace, "unit and property tests", &unit)
 }
 
-/// Formatting, lints, documentation, licences.
+/// Runs formatting, lints, documentation and licences.
 fn lint(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     for (component, arguments) in [
         ("rustfmt", &["fmt", "--all", "--check"][..]),
-        // `--all-targets` leaves out the tests that plain `cargo test` leaves out; the pattern names them.
+        // `--all-targets` leaves out the tests that plain `cargo test` leaves out. The pattern
+        // names those tests.
         ("clippy", &["clippy", "--workspace", "--all-targets", "--test=*", "--", "-D", "warnings"]),
     ] {
         let version = step::output(workspace.cargo().args([arguments[0], "--version"]));

@@ -1,4 +1,4 @@
-//! Builds the eBPF package into the two objects that samplerd carries, and has them checked.
+//! Builds the eBPF package into the two objects that samplerd carries, and checks them.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,17 +17,18 @@ use crate::{linker, packages, step, toolchain, traps};
 const PROGRAMS: [(&str, Kind); 2] = [("sampler", Kind::Sampler), ("bench", Kind::Bench)];
 const TARGET: &str = "bpfel-unknown-none";
 
-/// Builds both objects, unless nothing that they are made of has changed; `log` compiles the program's debug log in.
+/// Builds both objects, unless none of their inputs has changed. `log` compiles the program's debug
+/// log in.
 ///
 /// # Errors
-/// If a tool is missing and cannot be installed, if the program does not compile, or if an object
-/// shows one of the traps that the verifier accepts.
+/// If a tool is missing and cannot be installed, or the program does not compile.
+/// If an object shows one of the traps that the verifier accepts.
 pub(crate) fn build(workspace: &Workspace, force: bool, log: bool) -> Result<()> {
     let started = Instant::now();
     let (toolchain, linker) = tools(workspace)?;
     let stamp_file = workspace.objects().join("stamp");
     let flags = flags(workspace, &toolchain, &linker);
-    // Read before compiling: what changes meanwhile is not in the objects.
+    // The inputs are read before compiling: a change during the build is not in the objects.
     let inputs = format!("{} log={log}", inputs(workspace, &toolchain, &linker, &flags)?);
     let stamp = || anyhow::Ok(format!("{inputs}\n{}\n", outputs(workspace)?));
     let old = fs::read_to_string(&stamp_file).unwrap_or_default();
@@ -53,20 +54,21 @@ pub(crate) fn build(workspace: &Workspace, force: bool, log: bool) -> Result<()>
             .with_context(|| format!("read {}", built.code.display()))?;
         let destination = workspace.objects().join(format!("{program}.bpf.o"));
         let report = traps::check(kind, &object, &code, &places).inspect_err(|_| {
-            // Or the daemon would be built with the one from before.
+            // Otherwise the daemon would be built with the previous object.
             let _ = fs::remove_file(&destination);
         });
         let report = report.with_context(|| format!("check the eBPF object of {program}"))?;
         replace(&destination, &object)?;
         eprintln!("    {}: {report}", destination.display());
     }
-    // Last, so that an interrupted or refused build is made again.
+    // The stamp is written last, so that an interrupted or refused build is repeated.
     fs::write(&stamp_file, stamp()?).with_context(|| format!("write {}", stamp_file.display()))?;
     eprintln!("    build-ebpf: {:.1} s", started.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// A compiler and a linker that fit each other, installed first if they have to be and can be.
+/// Finds a compiler and a linker that fit each other. Installs them first if necessary and
+/// possible.
 fn tools(workspace: &Workspace) -> Result<(Toolchain, Linker)> {
     if let Some(pair) = pair(workspace) {
         return Ok(pair);
@@ -92,7 +94,7 @@ fn pair(workspace: &Workspace) -> Option<(Toolchain, Linker)> {
     })
 }
 
-/// Only the linker is missing, and the LLVM that it is made of is there.
+/// Installs the linker if only the linker is missing, and LLVM's development files are there.
 fn with_installed_llvm(workspace: &Workspace) -> Result<Option<(Toolchain, Linker)>> {
     let llvm = toolchain::find().iter().find_map(|t| linker::installed_llvm(t.llvm));
     let Some(llvm) = llvm else { return Ok(None) };
@@ -100,7 +102,8 @@ fn with_installed_llvm(workspace: &Workspace) -> Result<Option<(Toolchain, Linke
     Ok(pair(workspace))
 }
 
-/// Debian's second Rust, kept up to date for its browsers, comes with its library's source.
+/// Installs Debian's second Rust. Debian keeps it up to date for its browsers, and it comes with
+/// its library's source.
 fn install_from_distribution(workspace: &Workspace) -> Result<()> {
     if !toolchain::find().iter().any(|t| t.cargo.starts_with("/usr/bin")) {
         packages::install(&DEBIAN_RUST)?;
@@ -110,7 +113,7 @@ fn install_from_distribution(workspace: &Workspace) -> Result<()> {
         bail!("{} did not bring a usable toolchain", DEBIAN_RUST.join(" "));
     };
     if linker::installed_llvm(toolchain.llvm).is_none() {
-        // The linker is C++ behind its Rust.
+        // A part of the linker is C++.
         packages::install(&[&format!("llvm-{}-dev", toolchain.llvm), "g++"])?;
     }
     with_installed_llvm(workspace).map(|_| ())
@@ -136,13 +139,14 @@ fn flags(workspace: &Workspace, toolchain: &Toolchain, linker: &Linker) -> Vec<S
     let mut flags = vec![
         // aya-ebpf's contexts depend on the machine that the probes run on.
         format!("--cfg=bpf_target_arch=\"{}\"", env::consts::ARCH),
-        // The first version whose atomics return a value.
+        // Version 3 is the first whose atomics return a value.
         "-Ctarget-cpu=v3".to_owned(),
         format!("-Clinker={}", linker.program.display()),
         "-Clink-arg=--btf".to_owned(),
         "-Cdebuginfo=2".to_owned(),
     ];
-    // No path of this machine in the object. The last match counts: the longest path comes last.
+    // The object must contain no path of this machine. The last match counts, so the longest path
+    // comes last.
     let source = toolchain.source.clone();
     let real_source = toolchain.source.canonicalize().unwrap_or_else(|_| source.clone());
     let mut places =
@@ -162,7 +166,7 @@ fn cargo_home() -> Option<PathBuf> {
         .or_else(|| env::home_dir().map(|home| home.join(".cargo")))
 }
 
-/// Everything that the objects are made of.
+/// Hash of everything that the objects are made of.
 fn inputs(
     workspace: &Workspace,
     toolchain: &Toolchain,
@@ -173,7 +177,7 @@ fn inputs(
     stamp.text(&toolchain.version);
     stamp.text(&linker.version()?);
     flags.iter().for_each(|flag| stamp.text(flag));
-    // The checks are part of what "built" means.
+    // The checks, which are in this program, are part of a build.
     stamp.file(&env::current_exe().context("find this program")?)?;
     let package = workspace.root.join("sampler-ebpf");
     stamp.tree(&package, &package.join("target"))?;
@@ -184,7 +188,8 @@ fn inputs(
     Ok(stamp.finish())
 }
 
-/// The objects themselves: an empty one that somebody put there is not up to date.
+/// Hash of the objects themselves, so that a replaced object (for example an empty one) is not up
+/// to date.
 fn outputs(workspace: &Workspace) -> Result<String> {
     let mut stamp = Stamp::default();
     for (program, _) in PROGRAMS {
@@ -193,11 +198,11 @@ fn outputs(workspace: &Workspace) -> Result<String> {
     Ok(stamp.finish())
 }
 
-/// What one program is compiled to.
+/// Results of compiling one program.
 struct Built {
     /// The object.
     object: PathBuf,
-    /// The optimized program as text, which the linker made the object from.
+    /// The optimized LLVM code as text, from which the linker made the object.
     code: PathBuf,
 }
 
@@ -212,7 +217,7 @@ fn compile(
     let release = directory.join(TARGET).join("release");
     let dump = directory.join("code").join(program);
     let built = Built { object: release.join(program), code: dump.join("post-opt.ll") };
-    // Cargo does not know of the second output: without it, make it link again.
+    // Cargo does not track the second output. If that output is missing, cargo has to link again.
     if !built.code.is_file() && built.object.is_file() {
         fs::remove_dir_all(release.join(".fingerprint")).context("forget the last build")?;
     }
@@ -225,14 +230,14 @@ fn compile(
         .args(if log { &["--features", "log"][..] } else { &[] })
         .arg("--")
         .arg(format!("-Clink-arg=--dump-module={}", dump.display()))
-        // Building the library and its intrinsics are unstable; a stable compiler is as good.
+        // `build-std` is unstable, but works with a stable compiler, too.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     step::run(&format!("compile {program}.bpf.o"), &mut command)?;
     Ok(built)
 }
 
-/// Writes an object unless it is the same: its time is what the daemon's build looks at.
+/// Writes an object unless it is unchanged: the daemon's build checks its modification time.
 fn replace(destination: &Path, object: &[u8]) -> Result<()> {
     if fs::read(destination).is_ok_and(|old| old == object) {
         return Ok(());

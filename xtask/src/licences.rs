@@ -1,6 +1,7 @@
-//! Checks that every dependency's licence is one of those that `deny.toml` allows.
+//! Checks that `deny.toml` allows every dependency's licence.
 //!
-//! The same rule as `cargo deny check licenses sources`, without having to install it.
+//! The rule is that of `cargo deny check licenses sources`, which need not be installed for this
+//! check.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,14 +13,14 @@ use crate::step;
 use crate::workspace::Workspace;
 
 const LIST: &str = "deny.toml";
-/// The only place that dependencies come from; the repository's own packages have no source.
+/// The only allowed source of dependencies. The repository's own packages have no source.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Checks the dependencies of the workspace and of the eBPF package; says how many there are.
+/// Checks the dependencies of the workspace and of the eBPF package. Returns their number.
 ///
 /// # Errors
-/// If one has a licence that is not allowed, none at all, or another source than crates.io; all
-/// of them are listed.
+/// If a dependency's licence is missing or not allowed, or its source is not crates.io. The text
+/// lists all such dependencies.
 pub(crate) fn check(workspace: &Workspace) -> Result<usize> {
     let list = std::fs::read_to_string(workspace.root.join(LIST))
         .with_context(|| format!("read {LIST}"))?;
@@ -59,7 +60,7 @@ pub(crate) fn metadata(manifest: &Path) -> Result<Value> {
     serde_json::from_str(&text).context("parse the output of cargo metadata")
 }
 
-/// What is wrong with a package of `cargo metadata`.
+/// The objection to a package of `cargo metadata`, if there is one.
 fn objection(package: &Value, allowed: &[&str]) -> Option<String> {
     let name = package["name"].as_str().unwrap_or("?");
     let version = package["version"].as_str().unwrap_or("?");
@@ -74,7 +75,7 @@ fn objection(package: &Value, allowed: &[&str]) -> Option<String> {
     }
 }
 
-/// The strings of the list `allow` in `[licenses]`.
+/// Parses the strings of the list `allow` in `[licenses]`.
 fn allowed(list: &str) -> Vec<&str> {
     list.lines()
         .skip_while(|line| line.trim() != "[licenses]")
@@ -85,7 +86,7 @@ fn allowed(list: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whether the allowed licences satisfy an expression of SPDX (annex D of its specification 2.3),
+/// Whether the allowed licences satisfy an SPDX expression (annex D of the SPDX specification 2.3),
 /// or the older form with slashes.
 fn satisfied(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
@@ -94,7 +95,7 @@ fn satisfied(expression: &str, allowed: &[&str]) -> bool {
     any(&mut rest, allowed) == Some(true) && rest.is_empty()
 }
 
-/// `all (OR all)*`; `None` if it is no expression.
+/// `all (OR all)*`; `None`: the text is no expression.
 fn any(words: &mut &[&str], allowed: &[&str]) -> Option<bool> {
     let mut result = all(words, allowed)?;
     while take(words, "OR") {
@@ -154,7 +155,7 @@ mod tests {
             ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
             ("(MIT OR Apache-2.0) AND OpenSSL", false),
             ("Apache-2.0 WITH LLVM-exception", true),
-            // AND binds stronger.
+            // AND binds more tightly than OR.
             ("MIT OR Apache-2.0 AND OpenSSL", true),
             ("OpenSSL AND Apache-2.0 OR Zlib", false),
             ("", false),

@@ -1,6 +1,6 @@
 //! Finds or installs bpf-linker, which turns the compiler's bitcode into the eBPF object.
 //!
-//! It reads bitcode with an LLVM of its own, which must not be older than the compiler's.
+//! bpf-linker reads bitcode with an LLVM of its own, which must not be older than the compiler's.
 
 use std::path::{Path, PathBuf};
 
@@ -11,36 +11,36 @@ use object::{Endianness, elf};
 use crate::step;
 use crate::workspace::{self, Workspace};
 
-/// The release that the project is tested with.
+/// Release of bpf-linker that the project is tested with.
 const VERSION: &str = "0.13.0";
-/// The LLVMs that this release can be built for.
+/// Major versions of LLVM for which this release can be built.
 const BUILDABLE: std::ops::RangeInclusive<u32> = 21..=23;
 
 /// An installed bpf-linker.
 pub(crate) struct Linker {
     /// The program.
     pub(crate) program: PathBuf,
-    /// Its LLVM's major version; `None` if that is linked statically and cannot be seen.
+    /// Major version of its LLVM; `None`: LLVM is linked statically, so its version is unknown.
     llvm: Option<u32>,
 }
 
 impl Linker {
-    /// Whether it reads the bitcode of a compiler with LLVM `llvm`. A static one gets the benefit
-    /// of the doubt: its own error would be clear.
+    /// Whether the linker reads the bitcode of a compiler with LLVM `llvm`. A linker of unknown
+    /// version is tried: its own error would be clear.
     pub(crate) fn reads(&self, llvm: u32) -> bool {
         self.llvm.is_none_or(|own| own >= llvm)
     }
 
-    /// What it says to `--version`.
+    /// Output of `--version`.
     ///
     /// # Errors
-    /// If it cannot be run.
+    /// If the linker cannot be run.
     pub(crate) fn version(&self) -> Result<String> {
         step::output(step::isolated(&self.program).arg("--version"))
     }
 }
 
-/// Every bpf-linker in `PATH` and, last, the one that [`install`] made.
+/// Lists every bpf-linker in `PATH`, and last the one that [`install`] has made.
 pub(crate) fn find(workspace: &Workspace) -> Vec<Linker> {
     let mut programs = workspace::all_in_path("bpf-linker");
     programs.push(workspace.tools().join("bin/bpf-linker"));
@@ -51,8 +51,8 @@ pub(crate) fn find(workspace: &Workspace) -> Vec<Linker> {
         .collect()
 }
 
-/// The newest LLVM with development files that is installed the way Debian does it and can read
-/// the bitcode of LLVM `oldest`.
+/// Finds the newest LLVM with development files that is installed in Debian's way, and that can
+/// read the bitcode of LLVM `oldest`.
 pub(crate) fn installed_llvm(oldest: u32) -> Option<u32> {
     BUILDABLE.rev().find(|&llvm| llvm >= oldest && prefix(llvm).join("bin/llvm-config").is_file())
 }
@@ -60,20 +60,20 @@ pub(crate) fn installed_llvm(oldest: u32) -> Option<u32> {
 /// Builds bpf-linker against Debian's LLVM `llvm`, under the target directory.
 ///
 /// # Errors
-/// If it does not compile.
+/// If bpf-linker does not compile.
 pub(crate) fn install(workspace: &Workspace, llvm: u32) -> Result<()> {
     let tools = workspace.tools();
     let mut command = step::isolated(&step::cargo());
     command
         .args(arguments(llvm, &tools))
         .arg("--quiet")
-        // Without it an older LLVM in PATH is found first.
+        // Without this variable, an older LLVM in PATH is found first.
         .env("LLVM_PREFIX", prefix(llvm));
     step::run(&format!("install bpf-linker {VERSION} for LLVM {llvm}"), &mut command)
         .context("install bpf-linker")
 }
 
-/// The command that does by hand what [`install`] does.
+/// The shell command that does the same as [`install`].
 pub(crate) fn command(llvm: u32) -> String {
     let arguments = arguments(llvm, Path::new("target/tools")).join(" ");
     format!("LLVM_PREFIX={} cargo {arguments}", prefix(llvm).display())
@@ -101,7 +101,7 @@ fn shared_llvm(program: &Path) -> Result<Option<u32>> {
     Ok(libraries.find_map(|entry| major(std::str::from_utf8(dynamic.string(entry).ok()?).ok()?)))
 }
 
-/// `libLLVM.so.22.1` and `libLLVM-14.so.1` say which LLVM they are.
+/// Major version in a name such as `libLLVM.so.22.1` or `libLLVM-14.so.1`.
 fn major(library: &str) -> Option<u32> {
     let rest = library.strip_prefix("libLLVM")?;
     let rest = rest.strip_prefix(".so.").or_else(|| rest.strip_prefix('-'))?;

@@ -1,7 +1,7 @@
 //! The project's own commands, run as `cargo xtask VERB`.
 //!
-//! They need nothing but a Rust toolchain to start: what else a verb needs it installs where it
-//! can (Debian, as root) and otherwise names the exact commands.
+//! The commands need only a Rust toolchain to start. A verb installs what else it needs where it
+//! can (Debian, as root), and otherwise names the exact commands.
 
 mod bench;
 mod check;
@@ -64,7 +64,8 @@ enum Verb {
         /// Print the table of `simulate`, too
         #[arg(long)]
         simulations: bool,
-        /// Run the tests that take long, too, and inject each program 200 times (installs MariaDB and a JDK)
+        /// Run the tests that take long, too, and inject each program 200 times (installs MariaDB
+        /// and a JDK)
         #[arg(long)]
         long: bool,
     },

@@ -1,4 +1,4 @@
-//! Distribution packages: installed with apt where that is possible, named otherwise.
+//! Distribution packages: installs them with apt where possible, and names them otherwise.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,11 +11,11 @@ use crate::{step, workspace};
 
 /// Whether this process may install packages and load eBPF programs.
 pub(crate) fn is_root() -> bool {
-    // The owner of /proc/self is the effective user; no system call of our own needed.
+    // The owner of /proc/self is the effective user. So no system call of our own is needed.
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Whether packages can be installed from here: Debian or a child of it, as root.
+/// Whether this process can install packages: on Debian or a derivative, as root.
 pub(crate) fn can_install() -> bool {
     is_root() && workspace::in_path("apt-get").is_some()
 }
@@ -27,14 +27,14 @@ pub(crate) fn can_install() -> bool {
 pub(crate) fn install<S: AsRef<str>>(packages: &[S]) -> Result<()> {
     let names: Vec<&str> = packages.iter().map(AsRef::as_ref).collect();
     let list = names.join(" ");
-    // If that fails, an older list may still do.
+    // If the update fails, an older list may still do.
     apt().arg("update").status().context("start apt-get update")?;
     let mut command = apt();
     command.args(["install", "--yes", "--no-install-recommends"]).args(&names);
     step::run(&format!("install {list}"), &mut command)
 }
 
-/// The command that does by hand what [`install`] does.
+/// The shell command that does the same as [`install`].
 pub(crate) fn command<S: AsRef<str>>(packages: &[S]) -> String {
     let names: Vec<&str> = packages.iter().map(AsRef::as_ref).collect();
     format!("apt-get update && apt-get install --yes {}", names.join(" "))
@@ -42,19 +42,20 @@ pub(crate) fn command<S: AsRef<str>>(packages: &[S]) -> String {
 
 fn apt() -> Command {
     let mut command = Command::new("apt-get");
-    // Errors go to the other stream.
+    // Only standard output is discarded: errors go to standard error.
     command.arg("--quiet=2").env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
     command
 }
 
-/// A package, and a file or program that shows that it (or its like) is there.
+/// A package, and a file or program that shows that the package (or an equivalent one) is
+/// installed.
 #[derive(Clone, Copy)]
 pub(crate) struct Need {
-    /// Debian's name.
+    /// Name of the package in Debian.
     package: &'static str,
-    /// A name to find in `PATH`, or an absolute path.
+    /// A program's name in `PATH`, or an absolute path.
     shown_by: &'static str,
-    /// What it is for.
+    /// Purpose of the package.
     purpose: &'static str,
 }
 
@@ -62,7 +63,7 @@ const fn need(package: &'static str, shown_by: &'static str, purpose: &'static s
     Need { package, shown_by, purpose }
 }
 
-/// What compiling the workspace takes.
+/// Packages for compiling the workspace.
 pub(crate) const BUILD: [Need; 1] = [need("gcc", "cc", "links programs, compiles the allocator")];
 
 /// What making the Debian package takes besides.
@@ -153,22 +154,22 @@ const TEST: [Need; 32] = [
     need("systemd", "/usr/bin/systemd-analyze", "rates the unit file"),
 ];
 
-/// What only `cargo xtask test --long` takes: these are large.
+/// Large packages that only `cargo xtask test --long` needs.
 const LONG: [Need; 2] = [
     need("mariadb-server", "/usr/sbin/mariadbd", "a program to inject"),
     need("openjdk-17-jdk-headless", "javac", "a program to inject"),
 ];
 
-/// Everything that `cargo xtask test` takes.
+/// All packages that `cargo xtask test` needs.
 pub(crate) fn all(is_long: bool) -> Vec<Need> {
     let long = if is_long { [&LONG[..], &PACKAGE, &PACKAGE_TEST].concat() } else { Vec::new() };
     [&BUILD, &TEST[..], &long].concat()
 }
 
-/// Installs what is missing.
+/// Installs missing packages.
 ///
 /// # Errors
-/// If something is missing and cannot be installed from here; the text says how to.
+/// If a package is missing and cannot be installed from here; the text gives the command.
 pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     let missing: Vec<&Need> = needs.iter().filter(|need| !need.is_met()).collect();
     if missing.is_empty() {
@@ -194,10 +195,10 @@ impl Need {
     }
 }
 
-/// Refuses to go on without root.
+/// Checks that this process runs as root.
 ///
 /// # Errors
-/// If this is not root: one line with the command that is.
+/// If this process is not root; the text gives the command to run.
 pub(crate) fn require_root(reason: &str, verb: &str) -> Result<()> {
     if !is_root() {
         bail!("{reason}, which takes root: run sudo -E env \"PATH=$PATH\" cargo xtask {verb}");

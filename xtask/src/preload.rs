@@ -1,7 +1,8 @@
-//! `cargo xtask build-preload`: the library that `sampler run --preload` puts into programs.
+//! `cargo xtask build-preload`: builds the library that `sampler run --preload` puts into programs.
 //!
-//! It needs no standard library and no unwinder, which cargo's profiles cannot say of one package of a workspace; so it is linked by a
-//! command of its own. Its result lies beside the programs.
+//! The library uses no standard library and no unwinder. Cargo's profiles cannot express that for
+//! one package of a workspace, so a command of its own links the library. The result lies in the
+//! directory of the programs.
 
 use anyhow::{Context as _, Result, ensure};
 use std::path::PathBuf;
@@ -9,8 +10,10 @@ use std::path::PathBuf;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// How rustc builds the library: nothing unwinds, no start-up files (they would bring libc's), every call inside it stays inside,
-/// nothing is bound late, and nobody unloads it: there are pointers into it that nobody takes back.
+/// Flags of rustc for the library. Nothing unwinds. There are no start-up files, which would need
+/// libc.
+/// Calls inside the library stay inside, and all symbols are bound at load.
+/// The library cannot be unloaded: pointers into it are never taken back.
 const FLAGS: &[&str] = &[
     "-Cpanic=abort",
     "-Ccodegen-units=1",
@@ -20,10 +23,10 @@ const FLAGS: &[&str] = &[
     "-Clink-arg=-Wl,-z,nodelete",
 ];
 
-/// Builds it and checks what it asks of a process; where it is.
+/// Builds the library and checks its requirements on a process. Returns its path.
 ///
 /// # Errors
-/// If it does not build, or if the loader would have to find something for it.
+/// If the library does not build, or if the loader would have to find something for it.
 pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
     let mut command = workspace.cargo();
     command.args(["rustc", "--release", "--package", "sampler-preload", "--features", "library"]);
@@ -34,10 +37,11 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What it defines for itself begins so. Any other name stands in front of the process's own.
+/// Prefixes of the library's own symbols. A symbol of any other name would replace the process's
+/// own.
 const OWN: [&str; 2] = ["__sampler_preload_", "sampler_preload_"];
 
-/// The malloc family, which it is there to stand in front of.
+/// The malloc family, which the library is meant to replace.
 const FAMILY: [&str; 13] = [
     "malloc",
     "calloc",
@@ -54,15 +58,17 @@ const FAMILY: [&str; 13] = [
     "free_aligned_sized",
 ];
 
-/// Those that are called most: in one page, each from a line's beginning.
+/// The functions that are called most. They lie in one page, each at the beginning of a cache line.
 const USUAL: [&str; 4] = ["malloc", "calloc", "realloc", "free"];
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
 
-/// The operators of C++, in front of which it stands as well, begin so.
+/// Prefixes of C++'s operators, which the library also replaces.
 const OPERATORS: [&str; 4] = ["_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"];
 
-/// It goes into processes of any libc: it must need no library, and no symbol that may be missing; and no name in it may be one that a program has.
+/// Checks that the library fits into processes of any libc. It must need no library, and only
+/// symbols that may be missing.
+/// None of its symbols may have the name of a program's own.
 fn check(path: &PathBuf) -> Result<()> {
     use object::read::elf::{FileHeader as _, Sym as _};
     use object::{Endianness, elf};

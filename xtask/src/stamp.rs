@@ -1,7 +1,7 @@
-//! Says whether a build's inputs and outputs are those of the last successful build.
+//! Decides whether a build's inputs and outputs are those of the last successful build.
 //!
-//! A stamp is a file with one hash over everything that can change the outcome. It is compared by
-//! content, not by time, so that a fresh checkout or a touched file costs nothing.
+//! A stamp is a file with one hash over everything that can change the outcome. Contents are
+//! compared instead of times, so that a fresh checkout or a touched file causes no build.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A hash that grows by what is added to it.
+/// A hash of everything that was added to it.
 ///
-/// It guards against forgetting to build, not against an adversary: 64 bits of SipHash do.
+/// The hash guards against a forgotten build, not against an adversary: 64 bits of SipHash suffice.
 #[derive(Default)]
 pub(crate) struct Stamp(DefaultHasher);
 
@@ -22,10 +22,10 @@ impl Stamp {
         text.hash(&mut self.0);
     }
 
-    /// Adds a file's content, or that it does not exist.
+    /// Adds a file's content, or the fact that the file does not exist.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub(crate) fn file(&mut self, file: &Path) -> Result<()> {
         match fs::read(file) {
             Ok(content) => content.hash(&mut self.0),
@@ -37,10 +37,10 @@ impl Stamp {
         Ok(())
     }
 
-    /// Adds every file below a directory, with its path, except what lies in `except` below it.
+    /// Adds every file below a directory, with its path. Files below `except` are left out.
     ///
     /// # Errors
-    /// If one cannot be read.
+    /// If a file cannot be read.
     pub(crate) fn tree(&mut self, directory: &Path, except: &Path) -> Result<()> {
         let mut files = Vec::new();
         list(directory, except, &mut files)

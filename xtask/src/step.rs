@@ -1,4 +1,4 @@
-//! Running other programs: what they inherit, how long they took, and what failed.
+//! Runs other programs: controls what they inherit, and reports durations and failures.
 
 use std::env;
 use std::ffi::OsStr;
@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// Runs `command` with its output on the terminal, and says how long it took.
+/// Runs `command` with its output on the terminal, and prints its duration.
 ///
 /// # Errors
-/// If it cannot be started or does not exit with 0; `what` names it.
+/// If the command cannot be started or does not exit with 0; `what` names it.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     eprintln!("==> {what}");
     let started = Instant::now();
@@ -24,10 +24,11 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What `command` writes to its standard output.
+/// Returns the standard output of `command`.
 ///
 /// # Errors
-/// If it cannot be started, does not exit with 0 (its last error line is shown) or writes no UTF-8.
+/// If the command cannot be started, does not exit with 0 (the text has its last error line), or
+/// writes no UTF-8.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_owned();
     let output = command
@@ -42,16 +43,16 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("read from {}", program.display()))
 }
 
-/// The cargo that runs this program; with the rest of its toolchain it lies in one directory.
+/// Path of the cargo that runs this program. The rest of its toolchain lies in the same directory.
 pub(crate) fn cargo() -> PathBuf {
     env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from)
 }
 
-/// A command of a toolchain that must not meet the one that runs this program.
+/// Makes a command of a toolchain that must not use the toolchain that runs this program.
 ///
-/// `cargo xtask` inherits to its children the outer cargo's `CARGO_*` and `RUST*` variables and its
-/// library path, and rustup's proxies stand first in `PATH`. Only what configures the network,
-/// the number of jobs and the places of downloads is kept.
+/// The children of `cargo xtask` inherit the outer cargo's `CARGO_*` and `RUST*` variables and its
+/// library path, and a `PATH` that begins with rustup's proxies. The command keeps only the
+/// variables for the network, the number of jobs, and the places of downloads.
 pub(crate) fn isolated(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
@@ -62,7 +63,7 @@ pub(crate) fn isolated(program: &Path) -> Command {
     if let Some(bin) = program.parent() {
         let path = env::var_os("PATH").unwrap_or_default();
         let directories = std::iter::once(bin.to_owned()).chain(env::split_paths(&path));
-        // A directory with a colon cannot stand in PATH; then the old one has to do.
+        // A directory with a colon cannot be in PATH. The old PATH is then used.
         if let Ok(path) = env::join_paths(directories) {
             command.env("PATH", path);
         }
@@ -77,7 +78,7 @@ pub(crate) fn isolated(program: &Path) -> Command {
 fn kept(name: &OsStr) -> bool {
     const KEPT_VARIABLES: [&str; 5] =
         ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO_BUILD_JOBS"];
-    // Under Cargo's dynamic library path one compiler would load the other's LLVM.
+    // With cargo's dynamic library path, one compiler would load the other's LLVM.
     const DROPPED: [&str; 4] = ["CARGO", "RUSTC", "RUSTDOC", "LD_LIBRARY_PATH"];
     const DROPPED_WHOLE: [&str; 2] = ["RUSTFLAGS", "RUSTUP_TOOLCHAIN"];
     let Some(name) = name.to_str() else { return true };

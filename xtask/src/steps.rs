@@ -1,4 +1,4 @@
-//! Named steps of a long command: how long each took, and which failed.
+//! Named steps of a long command, with their durations and failures.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -40,7 +40,8 @@ impl Steps {
         self.time(name, || step::run(name, workspace.cargo().args(arguments)))
     }
 
-    /// Runs a command. A failure is kept for [`Steps::verdict`], so that the next step runs all the same.
+    /// Runs a command. [`Steps::verdict`] reports a failure later, so that the next step runs
+    /// anyway.
     pub(crate) fn run_or_note(&mut self, name: &str, command: &mut Command) {
         let started = Instant::now();
         if let Err(error) = step::run(name, command) {
@@ -50,7 +51,7 @@ impl Steps {
         self.durations.push((name.to_owned(), Some(started.elapsed())));
     }
 
-    /// Notes a step that cannot run here.
+    /// Records a step that cannot run here.
     pub(crate) fn skip(&mut self, name: &str) {
         self.durations.push((name.to_owned(), None));
     }
@@ -60,22 +61,22 @@ impl Steps {
         print("steps", self.durations.iter());
     }
 
-    /// Prints the slowest steps.
+    /// Prints the `count` slowest steps.
     pub(crate) fn print_slowest(&self, count: usize) {
         let mut sorted: Vec<_> = self.durations.iter().collect();
         sorted.sort_by_key(|(_, duration)| std::cmp::Reverse(*duration));
         print("slowest steps", sorted.into_iter().take(count));
     }
 
-    /// Time of all steps.
+    /// Total duration of all steps.
     pub(crate) fn total(&self) -> Duration {
         self.durations.iter().filter_map(|(_, duration)| *duration).sum()
     }
 
-    /// Whether all steps passed.
+    /// Checks that all steps passed.
     ///
     /// # Errors
-    /// Names the steps that failed.
+    /// If a step failed; the text names all failed steps.
     pub(crate) fn verdict(&self) -> Result<()> {
         if !self.failed.is_empty() {
             bail!("failed: {}", self.failed.join(", "));

@@ -9,13 +9,13 @@ use crate::workspace::Workspace;
 /// A file (or folder) of integration tests.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TestTarget {
-    /// Name for `--test`.
+    /// Name to pass to `--test`.
     pub(crate) name: String,
-    /// Whether `cargo test` leaves it out unless it is named (`test = false` in `Cargo.toml`).
+    /// Whether `cargo test` skips the target unless it is named (`test = false` in `Cargo.toml`).
     pub(crate) is_on_request: bool,
 }
 
-/// The integration tests of `package`, by name.
+/// Lists the integration tests of `package`, sorted by name.
 ///
 /// # Errors
 /// If cargo cannot list them.

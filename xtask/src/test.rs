@@ -1,7 +1,7 @@
 //! `cargo xtask test`: sets a machine up and runs every check and every test on it.
 //!
-//! The quick verdicts come first: `check`, then the simulations, then the end-to-end tests. One end-to-end file runs
-//! after another, so that the time of each is known.
+//! The quick verdicts come first: `check`, then the simulations, then the end-to-end tests.
+//! End-to-end files run one after another, so that the time of each is known.
 
 use anyhow::{Context, Result};
 
@@ -10,27 +10,28 @@ use crate::targets;
 use crate::workspace::Workspace;
 use crate::{check, ebpf, package, packages, preload, simulate};
 
-/// Slowest end-to-end files printed.
+/// Number of slowest end-to-end files that are printed.
 const SLOWEST_PRINTED: usize = 12;
-/// A variable that long tests read (`tests/tests/inject/cycles`): how often the sampler goes in and out.
+/// Environment variable for long tests (`tests/tests/inject/cycles`): how often the sampler is
+/// injected and ejected.
 const LONG: (&str, &str) = ("SAMPLER_TEST_CYCLES", "200");
 
-/// What to run besides the checks.
+/// Tests to run besides the checks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Only the tests whose names contain this, and no lints.
+    /// Run only the tests whose names contain this, and no lints.
     pub(crate) filter: Option<String>,
-    /// The table of `cargo xtask simulate`, too.
+    /// Run `cargo xtask simulate`, too.
     pub(crate) simulations: bool,
-    /// The end-to-end tests that are ignored otherwise, too, and more rounds of others.
+    /// Run the tests that are ignored otherwise, too, and more rounds of others.
     pub(crate) long: bool,
 }
 
 /// Runs everything that is selected.
 ///
 /// # Errors
-/// At the first check that fails; after the last end-to-end file, if one of them failed. A component that is missing is
-/// named and does not pass.
+/// At the first check that fails, or after the last end-to-end file if one of them failed.
+/// A missing component is reported and does not pass.
 pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     packages::require_root("the end-to-end tests load eBPF programs", "test")?;
     let filter: Vec<&str> = selection.filter.as_deref().into_iter().collect();
@@ -56,7 +57,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     end_to_end(workspace, selection.long, &filter)
 }
 
-/// The tests of the estimators by simulation.
+/// Runs the tests of the estimators by simulation.
 fn simulate(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result<()> {
     let targets = targets::of(workspace, "sampler-common")?;
     let names: Vec<String> = targets
@@ -72,7 +73,8 @@ fn simulate(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result
     steps.cargo(workspace, "simulations", &arguments)
 }
 
-/// One file at a time, and one test at a time: they measure, they share one kernel, and probes on libc reach all of them.
+/// Runs the end-to-end tests, one file and one test at a time: they measure, they share one kernel,
+/// and probes on libc hit in all of them.
 fn end_to_end(workspace: &Workspace, is_long: bool, filter: &[&str]) -> Result<()> {
     let files = targets::of(workspace, "sampler-tests").context("list the end-to-end tests")?;
     let mut steps = Steps::default();

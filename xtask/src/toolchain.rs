@@ -1,8 +1,9 @@
 //! Finds a Rust toolchain that can build for `bpfel-unknown-none`.
 //!
-//! That target has no prebuilt `core`, so a toolchain needs the library's source that matches its
-//! compiler. Three worlds have one: rustup with the component rust-src, Debian with the packages
-//! rustc-web and rust-web-src, and any other compiler that ships its source.
+//! That target has no prebuilt `core`. So a toolchain needs the library's source that matches its
+//! compiler. Three kinds of toolchain have one:
+//! rustup with the component rust-src, Debian with the packages rustc-web and rust-web-src, and any
+//! other compiler that comes with its source.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,13 +18,13 @@ const OLDEST: (u32, u32) = (1, 95);
 
 /// A compiler with its cargo and the source of its library.
 pub(crate) struct Toolchain {
-    /// Its cargo; the compiler lies beside it.
+    /// Its cargo. The compiler is in the same directory.
     pub(crate) cargo: PathBuf,
-    /// Where the source of its library lies.
+    /// Directory of the source of its library.
     pub(crate) source: PathBuf,
-    /// The major version of the LLVM that writes its bitcode.
+    /// Major version of the LLVM that writes its bitcode.
     pub(crate) llvm: u32,
-    /// All that `rustc -vV` says.
+    /// Complete output of `rustc -vV`.
     pub(crate) version: String,
 }
 
@@ -34,8 +35,8 @@ impl Toolchain {
     }
 }
 
-/// Every usable toolchain, the best first: a nightly of rustup, any other of rustup, the
-/// distribution's, whatever else is in `PATH`.
+/// Lists every usable toolchain, the best first: nightlies of rustup, other toolchains of rustup,
+/// the distribution's, and the rest of `PATH`.
 pub(crate) fn find() -> Vec<Toolchain> {
     let mut compilers: Vec<PathBuf> =
         rustup().into_iter().map(|toolchain| toolchain.join("bin/rustc")).collect();
@@ -49,7 +50,7 @@ pub(crate) fn find() -> Vec<Toolchain> {
             continue;
         }
         seen.push(real);
-        // One that cannot be asked, or lacks a part, is not one.
+        // A compiler that cannot be run, or lacks a part, is skipped.
         if let Ok(Some(toolchain)) = inspect(&compiler) {
             found.push(toolchain);
         }
@@ -57,13 +58,13 @@ pub(crate) fn find() -> Vec<Toolchain> {
     found
 }
 
-/// rustup's proxies are links to rustup itself, or copies of it.
+/// Whether a compiler is a proxy of rustup: a link to rustup itself, or a copy of it.
 fn is_proxy(compiler: &Path) -> bool {
     compiler.parent().is_some_and(|bin| bin.join("rustup").is_file())
 }
 
-/// rustup's toolchains that have the component rust-src, without asking rustup: it may
-/// install a toolchain when it is asked.
+/// Lists rustup's toolchains with the component rust-src, without running rustup: it might install
+/// a toolchain.
 fn rustup() -> Vec<PathBuf> {
     let home = env::var_os("RUSTUP_HOME")
         .map(PathBuf::from)
@@ -75,7 +76,7 @@ fn rustup() -> Vec<PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|toolchain| library(toolchain).is_dir())
         .collect();
-    // Nightlies first; among them the undated one, then the newest.
+    // Nightlies come first. Among them the undated nightly comes first, then the newest.
     toolchains.sort_by_key(|toolchain| {
         let name = toolchain.file_name().unwrap_or_default().to_string_lossy().into_owned();
         (!name.starts_with("nightly"), name.starts_with("nightly-2"), std::cmp::Reverse(name))
