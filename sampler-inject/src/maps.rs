@@ -17,7 +17,7 @@ const HIGHEST: u64 = 0x7fff_ffff_f000;
 pub struct Mapping {
     /// First address of the mapping.
     pub start: u64,
-    /// Address behind the last one.
+    /// Address behind the mapping.
     pub end: u64,
     /// Offset of the mapping in its file.
     pub offset: u64,

@@ -3,7 +3,7 @@
 //!
 //! The record lies on a page of the image. Its magic is written last, when everything that the
 //! record names exists.
-//! No hook leads into the image before that.
+//! No hook leads into the image before the magic is written.
 //! An image without such a record is the remains of a killed injector. No code ever ran there, so
 //! the image may be unmapped.
 
