@@ -237,7 +237,7 @@ fn compile(
     Ok(built)
 }
 
-/// Writes an object unless it is unchanged: the daemon's build checks its modification time.
+/// Writes an object unless it is unchanged: the daemon's build checks the file's modification time.
 fn replace(destination: &Path, object: &[u8]) -> Result<()> {
     if fs::read(destination).is_ok_and(|old| old == object) {
         return Ok(());

@@ -64,8 +64,7 @@ enum Verb {
         /// Print the table of `simulate`, too
         #[arg(long)]
         simulations: bool,
-        /// Run the tests that take long, too, and inject each program 200 times (installs MariaDB
-        /// and a JDK)
+        /// Run the tests that take long, too, and inject each program 200 times (installs MariaDB and a JDK)
         #[arg(long)]
         long: bool,
     },

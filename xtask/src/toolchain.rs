@@ -18,11 +18,11 @@ const OLDEST: (u32, u32) = (1, 95);
 
 /// A compiler with its cargo and the source of its library.
 pub(crate) struct Toolchain {
-    /// Its cargo. The compiler is in the same directory.
+    /// Path of the toolchain's cargo. The compiler is in the same directory.
     pub(crate) cargo: PathBuf,
-    /// Directory of the source of its library.
+    /// Directory of the library's source.
     pub(crate) source: PathBuf,
-    /// Major version of the LLVM that writes its bitcode.
+    /// Major version of the LLVM that writes the compiler's bitcode.
     pub(crate) llvm: u32,
     /// Complete output of `rustc -vV`.
     pub(crate) version: String,

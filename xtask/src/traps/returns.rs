@@ -1,4 +1,5 @@
-//! Trap 2: return values of a function.
+//! Trap 2: entry programs that always return 0. This file determines which values a function can
+//! return.
 //!
 //! The entry program of a session must return 1 to skip the return probe. Written with aya's
 //! `#[uprobe]` macro, the program returns 0 on every path, whatever its body says. No tool
