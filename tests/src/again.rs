@@ -1,9 +1,11 @@
-//! Measurements that a busy machine can spoil: what is right is right in one of a few tries, what is wrong in none of them.
+//! Repeats measurements that a busy machine can spoil.
+//! A right result shows in one of a few tries. A wrong result shows in none of them.
 
 use anyhow::{Result, bail};
 
-/// Tries up to `most` times until `attempt` gives a value in place of how far off it was; fails with all of these. Whatever is no
-/// measurement is an error, and ends it at once.
+/// Calls `attempt` up to `most` times, until `attempt` returns a value. Otherwise `attempt` returns
+/// how far off it was; the final failure lists all these distances. An attempt that is no
+/// measurement returns an error, which ends the tries at once.
 pub fn until<T>(
     what: &str,
     most: usize,

@@ -1,14 +1,15 @@
-//! Whether a probe's breakpoint stands in a process: its bytes in memory against those of its file.
+//! Checks whether a probe's breakpoint is in a process: compares the bytes in memory with the bytes
+//! of the file.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Bytes compared: the longest instruction that a probe replaces (a five-byte nop) fits.
+/// Number of bytes compared. The longest instruction that a probe replaces (a five-byte nop) fits.
 const BYTES: usize = 5;
 
-/// An instruction of a file that is probed.
+/// A probed instruction of a file.
 #[derive(Clone, Debug)]
 pub struct Site {
     path: String,
@@ -35,7 +36,7 @@ pub fn sites(status: &Value) -> Result<Vec<Site>> {
     probes.iter().map(site).collect()
 }
 
-/// How many of `sites` differ in the memory of `pid` from their files.
+/// Returns how many of `sites` differ between the memory of `pid` and their files.
 pub fn standing(pid: u32, sites: &[Site]) -> Result<usize> {
     let maps = format!("/proc/{pid}/maps");
     let maps = fs::read_to_string(&maps).with_context(|| format!("read {maps}"))?;
@@ -53,7 +54,8 @@ pub fn standing(pid: u32, sites: &[Site]) -> Result<usize> {
     Ok(count)
 }
 
-/// How many bytes of the code of the file that is mapped as `path` differ in the memory of `pid` from the file.
+/// Returns how many code bytes of the file that is mapped as `path` differ between the memory of
+/// `pid` and the file.
 pub fn changed(pid: u32, path: &str) -> Result<usize> {
     let maps = format!("/proc/{pid}/maps");
     let maps = fs::read_to_string(&maps).with_context(|| format!("read {maps}"))?;

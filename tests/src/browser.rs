@@ -1,6 +1,8 @@
-//! Chromium without a window, driven by chromedriver (<https://www.w3.org/TR/webdriver2/>): a page is opened, scripts are run in it, keys are pressed.
+//! Chromium without a window, driven by chromedriver (<https://www.w3.org/TR/webdriver2/>).
+//! The driver opens a page, runs scripts in the page and presses keys.
 //!
-//! The crates that do this bring some sixty others, ICU twice; what is needed of the protocol is a few requests.
+//! The crates for WebDriver bring some sixty others, ICU twice. The tests need only a few requests
+//! of the protocol.
 
 use crate::child::Child;
 use crate::http;
@@ -11,10 +13,10 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::Command;
 
-/// What the driver says when it serves.
+/// Line by which the driver says that it serves.
 const READY: &str = "started successfully on port ";
 
-/// A browser with one page. It ends with this.
+/// A browser with one page. Dropping this value ends the browser.
 pub struct Browser {
     address: SocketAddr,
     session: String,
@@ -34,7 +36,7 @@ pub mod keys {
 }
 
 impl Browser {
-    /// Starts it.
+    /// Starts the browser.
     pub fn start() -> Result<Browser> {
         let mut command = Command::new("chromedriver");
         let mut driver = Child::start("chromedriver", command.arg("--port=0"))
@@ -49,7 +51,7 @@ impl Browser {
         let options = json!({ "args": [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,800",
         ] });
-        // What it loads, and what scripts complain of.
+        // The logs record which URLs the page loads, and the complaints of scripts.
         let logs = json!({ "performance": "ALL", "browser": "ALL" });
         let wanted = json!({ "goog:chromeOptions": options, "goog:loggingPrefs": logs });
         let made = request(
@@ -66,17 +68,17 @@ impl Browser {
         request(self.address, method, &format!("/session/{}{path}", self.session), body)
     }
 
-    /// Opens a page, and waits until it is loaded.
+    /// Opens a page, and waits until the page is loaded.
     pub fn open(&self, url: &str) -> Result<()> {
         self.ask("POST", "/url", &json!({ "url": url })).map(drop)
     }
 
-    /// Runs a script in the page; what it returns.
+    /// Runs a script in the page, and returns the script's result.
     pub fn run(&self, script: &str) -> Result<Value> {
         self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Runs a script until it returns something that is not false, null or empty.
+    /// Runs a script until the script returns something that is not false, null or empty.
     pub fn until(&self, what: &str, script: &str) -> Result<Value> {
         wait::until(what, || {
             let value = self.run(script)?;
@@ -85,7 +87,7 @@ impl Browser {
         })
     }
 
-    /// Presses keys, one after another, wherever the focus is.
+    /// Presses keys one after another. The focused element receives the keys.
     pub fn press(&self, keys: &str) -> Result<()> {
         let each = keys.chars().flat_map(|key| {
             let key = key.to_string();
@@ -96,7 +98,7 @@ impl Browser {
         self.ask("POST", "/actions", &json!({ "actions": [actions] })).map(drop)
     }
 
-    /// URLs of everything that was asked for since the last call.
+    /// URLs of all requests since the last call.
     pub fn requests(&self) -> Result<Vec<String>> {
         let mut urls = Vec::new();
         for entry in self.log("performance")? {
@@ -110,7 +112,7 @@ impl Browser {
         Ok(urls)
     }
 
-    /// What scripts and the page's policy complained of since the last call.
+    /// Complaints of scripts and of the page's policy since the last call.
     pub fn complaints(&self) -> Result<Vec<String>> {
         let entries = self.log("browser")?;
         Ok(entries.iter().map(|entry| entry["message"].to_string()).collect())
@@ -124,7 +126,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver is killed in any case, its browser is not.
+        // Killing the driver does not kill its browser. This request does.
         let _ = self.ask("DELETE", "", &Value::Null);
     }
 }
@@ -147,7 +149,8 @@ fn request(address: SocketAddr, method: &str, path: &str, body: &Value) -> Resul
     Ok(value["value"].take())
 }
 
-/// Status line and body. The driver leaves its connections open, whatever it is asked.
+/// Reads the status line and the body. The driver leaves its connections open, whatever a request
+/// asks.
 fn answer(mut stream: impl BufRead) -> Result<(String, String)> {
     let (mut status, mut length) = (String::new(), 0);
     stream.read_line(&mut status)?;

@@ -1,4 +1,4 @@
-//! Where programs are: the two of the project, and the workloads, compiled here on first use.
+//! Paths of programs: the project's own, and the workloads, which are compiled here on first use.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads");
 /// The benchmarks' sources.
 const BENCHES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches");
 
-/// Flags of every workload: calls stay calls, frames stay frames.
+/// Flags of every workload: calls stay calls, and frames stay frames.
 const FLAGS: &[&str] =
     &["-O2", "-g", "-Wall", "-Wextra", "-fno-builtin", "-fno-optimize-sibling-calls"];
 
-/// Among the flags of [`compile`]: with musl in place of glibc.
+/// One of the flags of [`compile`]: compiles with musl instead of glibc.
 pub const MUSL: &str = "musl";
 
 /// Cargo's target directory: a test is `TARGET/PROFILE/deps/NAME`, a program `TARGET/PROFILE/NAME`.
@@ -39,7 +39,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Fails loudly where the tests cannot run at all.
+/// Fails loudly if the tests cannot run at all.
 pub fn require_root() -> Result<()> {
     // The owner of our own /proc entry is the effective user.
     use std::os::unix::fs::MetadataExt;
@@ -48,7 +48,7 @@ pub fn require_root() -> Result<()> {
     Ok(())
 }
 
-/// Compiles `source` (a file of `workloads/`) with extra `flags`, unless that was done before.
+/// Compiles `source` (a file of `workloads/`) with extra `flags`, unless the result exists.
 pub fn compile(source: &str, flags: &[&str]) -> Result<PathBuf> {
     compile_in(SOURCES, source, flags)
 }
@@ -63,7 +63,7 @@ pub fn compile_library(source: &str) -> Result<PathBuf> {
     compile_in(BENCHES, source, &["-shared", "-fPIC"])
 }
 
-/// Compiles `source` (a Go file of `workloads/`) unless that was done before.
+/// Compiles `source` (a Go file of `workloads/`), unless the result exists.
 pub fn compile_go(source: &str) -> Result<PathBuf> {
     let path = Path::new(SOURCES).join(source);
     let mut hasher = DefaultHasher::new();
@@ -98,7 +98,8 @@ fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
     })
 }
 
-/// Makes a file of this name in the directory of workloads, unless it is there: the name says what is in it. `make` gets the directory and the path to write to.
+/// Makes a file of this name in the directory of workloads, unless the file exists. The name
+/// identifies the contents. `make` gets the directory and the path to write to.
 fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
     let directory = target_directory()?.join("workloads");
     fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
@@ -106,7 +107,7 @@ fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<Pat
     if program.exists() {
         return Ok(program);
     }
-    // Tests run side by side: made under a name of its own, then renamed.
+    // Tests run side by side. The file is therefore made under a name of its own, and then renamed.
     let made = tempfile::Builder::new().tempdir_in(&directory).context("make a directory")?;
     let partial = made.path().join(name);
     make(&directory, &partial)?;
@@ -114,7 +115,7 @@ fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<Pat
     Ok(program)
 }
 
-/// Runs a compiler on a source; `remedy`: what helps if there is none.
+/// Runs a compiler on a source. `remedy` says what helps if there is no compiler.
 fn run(compiler: &mut Command, source: &Path, remedy: &str) -> Result<()> {
     let name = compiler.get_program().to_string_lossy().into_owned();
     let output = compiler.output().with_context(|| format!("run {name} ({remedy})"))?;
@@ -127,7 +128,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("read {}", path.display()))
 }
 
-/// Contents of the files that a source includes from the folder of its name, if it has one.
+/// Contents of the files that a source includes. These files are in the folder with the source's
+/// name, if it exists.
 fn parts(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut parts = BTreeMap::new();
     if !folder.is_dir() {

@@ -41,7 +41,7 @@ impl Child {
         self.process.id()
     }
 
-    /// The next line of its output.
+    /// The next line of the child's output.
     pub fn line(&mut self) -> Result<String> {
         self.line_within(wait::DEADLINE)
     }
@@ -58,7 +58,7 @@ impl Child {
         }
     }
 
-    /// Waits until its output is closed, for what it still says is of no interest. It is not reaped.
+    /// Waits until the child's output is closed, and discards the output. The child is not reaped.
     pub fn until_silent(&mut self, deadline: Duration) -> Result<()> {
         let start = std::time::Instant::now();
         loop {
@@ -70,17 +70,18 @@ impl Child {
         }
     }
 
-    /// Sends a line.
+    /// Sends a line to the child's stdin.
     pub fn send(&mut self, line: &str) -> Result<()> {
         let stdin = self.stdin.as_mut().context("stdin is closed")?;
-        // In one piece: who has read the first byte may be gone before a second one comes.
+        // One write for the whole line: a child that has read the first byte may be gone before a
+        // second write.
         stdin
             .write_all(format!("{line}\n").as_bytes())
             .with_context(|| format!("write to {}", self.name))?;
         stdin.flush().with_context(|| format!("write to {}", self.name))
     }
 
-    /// Closes its stdin.
+    /// Closes the child's stdin.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
@@ -90,17 +91,17 @@ impl Child {
         kill(self.pid(), signal).with_context(|| format!("signal {}", self.name))
     }
 
-    /// Whether it has ended, and how.
+    /// Returns how the child has ended; `None` while the child runs.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.process.try_wait().with_context(|| format!("wait for {}", self.name))
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the child.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         self.wait_for(wait::DEADLINE)
     }
 
-    /// Waits for its end, not longer than `deadline`.
+    /// Waits for the end of the child, not longer than `deadline`.
     pub fn wait_for(&mut self, deadline: Duration) -> Result<ExitStatus> {
         let name = format!("the end of {}", self.name);
         wait::until_deadline(&name, deadline, || self.ended())
@@ -109,7 +110,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // A stopped process dies of SIGKILL too. Errors mean that it is gone already.
+        // SIGKILL ends a stopped process too. An error means that the process is gone already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -125,16 +126,16 @@ pub fn kill(pid: u32, signal: i32) -> Result<()> {
     Ok(())
 }
 
-/// What a finished command said.
+/// A finished command with its output.
 #[derive(Debug)]
 pub struct Finished {
-    /// Process id that it had.
+    /// Process id that the command had.
     pub pid: u32,
-    /// How it ended.
+    /// How the command ended.
     pub status: ExitStatus,
-    /// Its output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// Its messages.
+    /// Standard error.
     pub stderr: String,
 }
 

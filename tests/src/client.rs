@@ -1,4 +1,4 @@
-//! A generic gRPC client: it knows reflection and nothing of the protocol.
+//! A generic gRPC client: it uses reflection and has no compiled-in definition of the protocol.
 
 use anyhow::{Context, Result, bail};
 use prost::Message;
@@ -18,7 +18,7 @@ use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse
 use tonic_reflection::pb::v1alpha;
 use tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient as OldReflectionClient;
 
-/// Which version of reflection is asked.
+/// The version of reflection that the client asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reflection {
     /// `grpc.reflection.v1`
@@ -48,7 +48,7 @@ impl Client {
         Ok(Client { channel, pool, reflection, authorization: None })
     }
 
-    /// The same that sends a token with each request.
+    /// The same client, sending a token with each request.
     pub fn with_token(self, token: &str) -> Result<Client> {
         Ok(Client { authorization: Some(format!("Bearer {token}").parse()?), ..self })
     }
@@ -62,7 +62,7 @@ impl Client {
         request
     }
 
-    /// The same that asks another version of reflection.
+    /// The same client, asking another version of reflection.
     pub fn by(self, reflection: Reflection) -> Client {
         Client { reflection, ..self }
     }
@@ -95,13 +95,14 @@ impl Client {
         }
     }
 
-    /// Names of the methods of a learnt service.
+    /// Names of the methods of a service whose files [`Client::learn`] has fetched.
     pub fn methods(&self, service: &str) -> Result<Vec<String>> {
         let service = self.pool.get_service_by_name(service).context("service is not learnt")?;
         Ok(service.methods().map(|method| method.name().to_string()).collect())
     }
 
-    /// Calls `SERVICE/METHOD` with a request given as JSON; answers with JSON (the protocol's own names).
+    /// Calls `SERVICE/METHOD` with a request given as JSON. The answer is JSON with the protocol's
+    /// own names.
     pub async fn call(&self, service: &str, method: &str, request: Value) -> Result<Value> {
         let (path, codec, request) = self.prepare(service, method, request)?;
         let mut grpc =
@@ -165,7 +166,7 @@ impl Client {
 pub struct Answers(Streaming<DynamicMessage>);
 
 impl Answers {
-    /// The next one, as JSON; `None` at the end.
+    /// The next answer, as JSON; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Value>> {
         self.0.message().await?.as_ref().map(json).transpose()
     }
@@ -208,7 +209,7 @@ impl Decoder for Dynamic {
     }
 }
 
-/// Encodes them.
+/// Encodes messages of a described type.
 struct DynamicEncoder;
 
 impl Encoder for DynamicEncoder {

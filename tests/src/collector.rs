@@ -1,4 +1,4 @@
-//! A collector of OTLP profiles that reads by the published messages, and misbehaves on request.
+//! A collector of OTLP profiles that reads the published messages, and misbehaves on request.
 
 mod grpc;
 pub mod rules;
@@ -15,37 +15,38 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// How it answers.
+/// How the collector answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// It takes everything.
+    /// The collector takes everything.
     Take,
-    /// It takes nothing, and says so by a status, with seconds until it may be asked again.
+    /// The collector takes nothing, and answers with this status. The second field is the
+    /// `Retry-After` time in seconds.
     Refuse(u16, Option<u64>),
-    /// It answers what is no HTTP.
+    /// The collector answers with bytes that are no HTTP.
     Garbage,
-    /// It closes the connection in the middle of the request.
+    /// The collector closes the connection in the middle of the request.
     HangUp,
-    /// It takes everything, and closes the connection before it has said so.
+    /// The collector takes everything, and closes the connection before it answers.
     Swallow,
-    /// It reads, and never answers.
+    /// The collector reads, and never answers.
     Silence,
 }
 
-/// A request that it read to its end.
+/// A request that the collector has read to its end.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// When.
+    /// Time of the request.
     pub at: Instant,
-    /// How it was answered.
+    /// How the collector answered.
     pub manner: Manner,
     /// The first line.
     pub line: String,
     /// Headers, names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The body as it came over HTTP.
+    /// The body as it arrived over HTTP.
     pub body: Vec<u8>,
-    /// The message that came over gRPC.
+    /// The message, if it arrived over gRPC.
     message: Option<ExportProfilesServiceRequest>,
 }
 
@@ -64,21 +65,21 @@ impl Received {
 
 struct State {
     manner: Manner,
-    /// Connections that came.
+    /// Times of the connections.
     attempts: Vec<Instant>,
     received: Vec<Received>,
 }
 
 /// The collector; it ends with the test.
 pub struct Collector {
-    /// Where it listens.
+    /// Address that the collector listens on.
     pub address: SocketAddr,
     scheme: &'static str,
     state: Arc<Mutex<State>>,
 }
 
 impl Collector {
-    /// Starts one that takes everything.
+    /// Starts a collector that takes everything over HTTP.
     pub fn start() -> Result<Collector> {
         let listener = TcpListener::bind("127.0.0.1:0").context("listen")?;
         let address = listener.local_addr()?;
@@ -94,7 +95,7 @@ impl Collector {
         Ok(Collector { address, scheme: "otlp+http", state })
     }
 
-    /// Starts one that takes everything over gRPC.
+    /// Starts a collector that takes everything over gRPC.
     pub fn start_grpc() -> Result<Collector> {
         let state = State { manner: Manner::Take, attempts: Vec::new(), received: Vec::new() };
         let state = Arc::new(Mutex::new(state));
@@ -102,7 +103,7 @@ impl Collector {
         Ok(Collector { address, scheme: "otlp+grpc", state })
     }
 
-    /// The URL of its OTLP.
+    /// The URL for OTLP.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
@@ -111,27 +112,27 @@ impl Collector {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The URL of its Pyroscope.
+    /// The URL for Pyroscope.
     pub fn pyroscope_url(&self) -> String {
         format!("pyroscope+http://{}", self.address)
     }
 
-    /// Changes how it answers.
+    /// Changes how the collector answers.
     pub fn behave(&self, manner: Manner) {
         self.with(|state| state.manner = manner);
     }
 
-    /// When connections came.
+    /// Times of all connections.
     pub fn attempts(&self) -> Vec<Instant> {
         self.with(|state| state.attempts.clone())
     }
 
-    /// All that it read.
+    /// All requests that the collector has read.
     pub fn received(&self) -> Vec<Received> {
         self.with(|state| state.received.clone())
     }
 
-    /// What it took, each profile once, however often it came.
+    /// The profiles that the collector took, each once, however often it was sent.
     pub fn taken(&self) -> Result<Taken> {
         let mut taken = Taken::default();
         for received in self.received() {
@@ -142,7 +143,7 @@ impl Collector {
         Ok(taken)
     }
 
-    /// Waits until `holds` of what it took.
+    /// Waits until `holds` is true of the profiles that the collector took.
     pub fn taken_where(&self, what: &str, holds: impl Fn(&Taken) -> bool) -> Result<Taken> {
         wait::until(what, || Ok(Some(self.taken()?).filter(|taken| holds(taken))))
     }
@@ -185,7 +186,7 @@ fn serve(stream: TcpStream, shared: &Mutex<State>) -> Result<()> {
         Manner::Garbage => "\u{1b}[31m no HTTP at all\r\n\r\n".to_owned(),
         Manner::Swallow | Manner::HangUp => return Ok(()),
         Manner::Silence => {
-            // Until samplerd gives up.
+            // The read ends when samplerd gives up.
             let _ = stream.read(&mut [0]);
             return Ok(());
         }
@@ -208,10 +209,10 @@ fn headers(reader: &mut BufReader<TcpStream>) -> Result<BTreeMap<String, String>
     }
 }
 
-/// A profile with what it is about.
+/// A profile with its service and sample type.
 #[derive(Clone, Debug)]
 pub struct TakenProfile {
-    /// Labels of its service.
+    /// Labels of the service.
     pub service: BTreeMap<String, String>,
     /// `alloc_space` and so on.
     pub sample_type: String,
@@ -222,18 +223,18 @@ pub struct TakenProfile {
 }
 
 impl TakenProfile {
-    /// The series that a backend makes of it.
+    /// The series that a backend makes of the profile.
     pub fn series(&self) -> (BTreeMap<String, String>, String) {
         (self.service.clone(), self.sample_type.clone())
     }
 }
 
-/// What was taken.
+/// The profiles that the collector took.
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
     /// Profiles, each once.
     pub profiles: Vec<TakenProfile>,
-    /// Profiles that came again.
+    /// Number of profiles that were sent again.
     pub repeated: usize,
     ids: HashSet<Vec<u8>>,
 }
@@ -276,14 +277,14 @@ impl Taken {
         self.profiles.iter().filter(move |of| of.sample_type == sample_type)
     }
 
-    /// What a function has in all profiles of a type.
+    /// Sum of a function's values in all profiles of a type.
     pub fn sum(&self, sample_type: &str, function: &str) -> u64 {
         let samples = self.of_type(sample_type).flat_map(|of| &of.samples);
         let has = |frames: &[String]| frames.iter().any(|frame| frame == function);
         samples.filter(|(frames, _)| has(frames)).map(|(_, value)| *value as u64).sum()
     }
 
-    /// What a function has in the newest snapshot of a type.
+    /// Sum of a function's values in the newest snapshot of a type.
     pub fn newest(&self, sample_type: &str, function: &str) -> u64 {
         let newest = self.of_type(sample_type).map(|of| of.profile.time_unix_nano).max();
         let profiles = self.profiles.iter();
@@ -292,12 +293,15 @@ impl Taken {
             .sum(sample_type, function)
     }
 
-    /// The series that a backend has made of all this.
+    /// The series that a backend makes of all profiles.
     pub fn series(&self) -> HashSet<(BTreeMap<String, String>, String)> {
         self.profiles.iter().map(TakenProfile::series).collect()
     }
 
-    /// The windows of all profiles of a type that has some, in order; an error if two overlap or there is time between two of them.
+    /// The windows of all profiles of a type, in order.
+    ///
+    /// # Errors
+    /// If two windows overlap, or if there is time between two windows.
     pub fn windows(&self, sample_type: &str) -> Result<Vec<(u64, u64)>> {
         let window = |of: &TakenProfile| (of.profile.time_unix_nano, of.profile.duration_nano);
         let mut windows: Vec<(u64, u64)> = self.of_type(sample_type).map(window).collect();

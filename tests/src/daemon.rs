@@ -14,15 +14,16 @@ use tempfile::TempDir;
 /// A running `samplerd`.
 pub struct Daemon {
     child: Child,
-    /// Process id: the child's, or that of its child.
+    /// Process id of samplerd: the child's, or that of the child's child.
     process: u32,
     directory: TempDir,
-    /// Where it serves, as its `ready` line says.
+    /// Address of the server, from the daemon's `ready` line.
     pub address: String,
 }
 
 impl Daemon {
-    /// Starts it on `pids` with further `arguments`; returns once it is attached and serves.
+    /// Starts samplerd on `pids` with further `arguments`. Returns once samplerd is attached and
+    /// serves.
     pub fn start(pids: &[u32], arguments: &[&str]) -> Result<Daemon> {
         let directory = tempfile::tempdir().context("make a directory")?;
         let address = format!("unix:{}", directory.path().join("socket").display());
@@ -30,7 +31,7 @@ impl Daemon {
         Daemon::start_in(directory, command, &address, pids, arguments)
     }
 
-    /// [`Daemon::start`] in a pid namespace, of `pids` as these are known there.
+    /// [`Daemon::start`] in a pid namespace; `pids` are process ids in that namespace.
     pub fn start_inside(
         namespace: &PidNamespace,
         pids: &[u32],
@@ -67,7 +68,8 @@ impl Daemon {
         build::require_root()?;
         let log = File::create(directory.path().join("log")).context("create the log")?;
         command.args(["--listen", address]).args(arguments).stderr(log);
-        // What an estimate should be worth is known of the interval that is asked for: nothing may raise it, but where that is the test.
+        // Tests derive the expected precision of an estimate from the requested interval.
+        // Only tests of back-pressure may let samplerd raise the interval.
         if !arguments.iter().any(|argument| argument.starts_with("--max-samples-per")) {
             command.args(["--max-samples-per-second", "unlimited"]);
         }
@@ -88,27 +90,27 @@ impl Daemon {
         self.process
     }
 
-    /// Process id of the guardian, which makes and removes its probes.
+    /// Process id of the guardian, which makes and removes samplerd's probes.
     pub fn guardian(&self) -> Result<u32> {
         child_of(self.pid())
     }
 
-    /// The process under it.
+    /// The child process that was started.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Path of its Unix socket.
+    /// Path of the daemon's Unix socket.
     pub fn socket(&self) -> PathBuf {
         self.directory.path().join("socket")
     }
 
-    /// What it logged.
+    /// The daemon's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// Runs the client against it.
+    /// Runs the client against this daemon.
     pub fn sampler(&self, arguments: &[&str]) -> Result<Finished> {
         sampler(&[&["--connect", &self.address], arguments].concat())
     }
@@ -131,12 +133,12 @@ impl Daemon {
         serde_json::from_slice(&finished.stdout).with_context(|| format!("parse {verb} --json"))
     }
 
-    /// The counter of an outcome in `status`; 0 where it has none.
+    /// The counter of an outcome in `status`; 0 if the outcome has none.
     pub fn outcome(&self, name: &str) -> Result<u64> {
         Ok(outcome(&self.status()?, name))
     }
 
-    /// Waits until `holds` of the profile.
+    /// Waits until `holds` is true of the profile.
     pub fn profile_where(
         &self,
         what: &str,
@@ -153,7 +155,7 @@ impl Daemon {
         found.with_context(|| format!("last profile:\n{last}log:\n{}", self.log()))
     }
 
-    /// SIGTERM; it must detach, remove its socket and exit with 0.
+    /// Sends SIGTERM. samplerd must detach, remove its socket and exit with 0.
     pub fn stop(mut self) -> Result<()> {
         kill(self.process, 15).context("signal samplerd")?;
         let status = self.child.wait()?;
@@ -163,17 +165,17 @@ impl Daemon {
     }
 }
 
-/// Runs the client as it is.
+/// Runs the client with these arguments only.
 pub fn sampler(arguments: &[&str]) -> Result<Finished> {
     finish(Command::new(build::program("sampler")?).args(arguments))
 }
 
-/// Runs the daemon to its end: for command lines that it must refuse.
+/// Runs the daemon to its end, for command lines that the daemon must refuse.
 pub fn samplerd(arguments: &[&str]) -> Result<Finished> {
     finish(Command::new(build::program("samplerd")?).args(arguments))
 }
 
-/// The counter of an outcome in a `status --json`: `{NAME: n}` or `[{"name", "count"}]`.
+/// The counter of an outcome in a `status --json`, which has `{NAME: n}` or `[{"name", "count"}]`.
 pub fn outcome(status: &Value, name: &str) -> u64 {
     let outcomes = &status["outcomes"];
     if let Some(count) = outcomes[name].as_u64() {

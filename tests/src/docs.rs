@@ -1,4 +1,4 @@
-//! docs/benchmarks.md: what stands between two marks is replaced, the rest is written by hand.
+//! docs/benchmarks.md: the text between two marks is replaced, the rest is written by hand.
 
 use crate::machine::Machine;
 use anyhow::{Context, Result};
@@ -10,10 +10,11 @@ pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
-/// Puts `contents` into the section `name` of the page, with the machine and the options that they were measured on and with.
+/// Puts `contents` into the section `name` of the page. A line names the machine and the options of
+/// the measurement.
 ///
 /// # Errors
-/// If the page cannot be read or written, or has no such section.
+/// If the page cannot be read or written, or has no section of this name.
 pub fn write(name: &str, contents: &str, machine: &Machine, options: &str) -> Result<()> {
     let contents = format!("{contents}\n*{}; `{options}`*", machine.line());
     let path = directory().join("benchmarks.md");

@@ -1,5 +1,5 @@
-//! A strict reader of the Prometheus text format: every sample after the help and the type of its family, no series twice, counters
-//! called as counters are.
+//! A strict reader of the Prometheus text format. Every sample follows the help and the type of its
+//! family. No series occurs twice. Counters have the names of counters.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Labels of a series, by name.
 pub type Labels = BTreeMap<String, String>;
 
-/// A page, read.
+/// A page that was read.
 #[derive(Clone, Debug, Default)]
 pub struct Exposition {
     /// Type of each family.
@@ -79,7 +79,7 @@ impl Exposition {
         named.map(|((_, labels), value)| (labels, *value))
     }
 
-    /// Series that may only grow: counters, and all of histograms.
+    /// Series that may only grow: counters, and all series of histograms.
     pub fn growing(&self) -> impl Iterator<Item = (&(String, Labels), f64)> {
         let grows = |name: &str| {
             let gauges = self.families.iter().filter(|(_, kind)| *kind == "gauge");

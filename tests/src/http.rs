@@ -1,4 +1,5 @@
-//! A client of HTTP/1.1 that knows one request on one connection, so that tests can send what no library would.
+//! A client of HTTP/1.1 that makes one request on one connection. Tests can send requests that no
+//! library would send.
 
 use crate::wait;
 use anyhow::{Context, Result, ensure};
@@ -8,11 +9,11 @@ use std::net::{SocketAddr, TcpStream};
 /// An answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Its status code.
+    /// The status code.
     pub status: u16,
-    /// Its header lines, names in lower case.
+    /// The header lines, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -29,7 +30,7 @@ impl Answer {
     }
 }
 
-/// Asks for `path` at `address` by its own name.
+/// Asks for `path` at `address`. The `Host` is `address`.
 pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     ask(address, "GET", path, &address.to_string())
 }
@@ -39,7 +40,7 @@ pub fn ask(address: SocketAddr, method: &str, path: &str, host: &str) -> Result<
     send(address, &format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
 }
 
-/// Sends `request` as it is, and reads the answer.
+/// Sends `request` unchanged, and reads the answer.
 pub fn send(address: SocketAddr, request: &str) -> Result<Answer> {
     let mut stream = begin(address, request)?;
     let mut bytes = Vec::new();
@@ -47,7 +48,7 @@ pub fn send(address: SocketAddr, request: &str) -> Result<Answer> {
     parse(&bytes).with_context(|| format!("the answer to {request:?}"))
 }
 
-/// Sends `request` as it is, and leaves the connection to the caller.
+/// Sends `request` unchanged, and leaves the connection to the caller.
 pub fn begin(address: SocketAddr, request: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(address).with_context(|| format!("connect {address}"))?;
     stream.set_read_timeout(Some(wait::DEADLINE))?;

@@ -1,4 +1,4 @@
-//! Programs that get the sampler while they run.
+//! Programs into which the sampler is injected while they run.
 
 use crate::child::{Child, Finished, finish};
 use crate::{build, preload};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
-/// Name of the image's memory file, as the kernel shows it.
+/// Name of the image's memory file, as the kernel prints it.
 const IMAGE: &str = "/memfd:otel_memory-sampler (deleted)";
 
 /// `sampler-inject VERB --pid PID ARGUMENTS`.
@@ -20,7 +20,7 @@ pub fn run(verb: &str, pid: u32, arguments: &[&str]) -> Result<Finished> {
     finish(&mut command)
 }
 
-/// One line of a run that has to succeed.
+/// Runs `sampler-inject`, which must succeed, and returns its one line of output.
 pub fn done(verb: &str, pid: u32, arguments: &[&str]) -> Result<String> {
     let finished = run(verb, pid, arguments)?;
     let line = String::from_utf8_lossy(&finished.stdout).into_owned();
@@ -28,12 +28,12 @@ pub fn done(verb: &str, pid: u32, arguments: &[&str]) -> Result<String> {
     Ok(line)
 }
 
-/// Puts the sampler in.
+/// Injects the sampler.
 pub fn inject(pid: u32, interval: u64) -> Result<String> {
     done("inject", pid, &["--interval", &interval.to_string()])
 }
 
-/// Takes it out.
+/// Ejects the sampler.
 pub fn eject(pid: u32) -> Result<String> {
     done("eject", pid, &[])
 }
@@ -46,7 +46,7 @@ pub fn figure(line: &str, name: &str) -> Result<u64> {
     value.parse().with_context(|| format!("{name}: {line}"))
 }
 
-/// Mappings of images in a process, and open memory files of them.
+/// Counts the mappings of images in a process, and the open memory files of images.
 pub fn remains(pid: u32) -> Result<(usize, usize)> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("read the mappings")?;
     let mappings = maps.lines().filter(|line| line.ends_with(IMAGE)).count();
@@ -63,7 +63,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts a program that waits at its mark then.
+    /// Starts a program, and waits until the program is at its mark.
     pub fn start(source: &str, arguments: &[&str]) -> Result<Subject> {
         let program = build::compile(source, &[])?;
         Subject::spawn(source, Command::new(program).args(arguments))
@@ -82,19 +82,19 @@ impl Subject {
         self.child.pid()
     }
 
-    /// The process under it.
+    /// The child process of the program.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// What it says of itself.
+    /// Asks the program for its report.
     pub fn answer(&mut self) -> Result<Value> {
         self.child.send("go")?;
         let line = self.child.line()?;
         serde_json::from_str(&line).with_context(|| format!("parse {line:?}"))
     }
 
-    /// `injected.c` has gone on, and has seen nothing wrong.
+    /// Checks that `injected.c` goes on and reports no error.
     pub fn is_well(&mut self) -> Result<()> {
         let before = self.answer()?;
         let after = crate::wait::until("the program to go on", || {
@@ -105,7 +105,7 @@ impl Subject {
         Ok(())
     }
 
-    /// It ends well.
+    /// Ends the program, and checks that it ended well.
     pub fn end(mut self) -> Result<()> {
         self.child.send("exit")?;
         let status = self.child.wait()?;

@@ -1,6 +1,7 @@
-//! What the end-to-end tests share: workloads, a daemon per test, profiles, statistics, clients.
+//! Code that the end-to-end tests share: workloads, a daemon per test, profiles, statistics,
+//! clients.
 //!
-//! Everything waits for a condition with a deadline. A test that cannot run (no root, no programs
+//! Every wait has a condition and a deadline. A test that cannot run (no root, no programs
 //! built) fails with the reason; it never passes silently.
 
 pub mod again;

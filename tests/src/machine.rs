@@ -1,19 +1,19 @@
-//! What the figures were taken on.
+//! The machine on which figures were taken.
 
 use anyhow::{Context, Result};
 use std::fs;
 
 /// Processor, kernel, load.
 pub struct Machine {
-    /// Model of the processor as it calls itself.
+    /// Model of the processor, from /proc/cpuinfo.
     pub processor: String,
     /// Processors online.
     pub cpus: usize,
-    /// Whether a hypervisor is below.
+    /// Whether the machine is virtual.
     pub is_virtual: bool,
     /// Release of the kernel.
     pub kernel: String,
-    /// Load average of the last minute: what else was running.
+    /// Load average of the last minute: how much else was running.
     pub load: String,
 }
 
@@ -26,10 +26,10 @@ impl Machine {
     }
 }
 
-/// This machine.
+/// Describes this machine.
 ///
 /// # Errors
-/// If the kernel does not say.
+/// If a file of /proc cannot be read.
 pub fn describe() -> Result<Machine> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
     let cpuinfo = read("/proc/cpuinfo")?;
@@ -42,7 +42,7 @@ pub fn describe() -> Result<Machine> {
         processor: field("model name").unwrap_or_else(|| "unknown".to_owned()),
         cpus: std::thread::available_parallelism().context("count the processors")?.get(),
         is_virtual: field("flags").is_some_and(|flags| flags.contains(" hypervisor")),
-        // The version, without what who built it has added.
+        // The version, without the builder's suffix.
         kernel: read("/proc/sys/kernel/osrelease")?
             .trim()
             .split('-')

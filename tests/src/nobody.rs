@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// User and group id.
 pub const NOBODY: u32 = 65534;
 
-/// A program as this user runs it.
+/// A command that runs the program as this user.
 pub fn as_nobody(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     let id = NOBODY.to_string();
@@ -22,23 +22,24 @@ pub fn as_nobody(program: &Path) -> Command {
 /// Lets everybody into a directory.
 ///
 /// # Errors
-/// If it is not ours.
+/// If the directory is not ours.
 pub fn open_directory(directory: &Path) -> Result<()> {
     fs::set_permissions(directory, Permissions::from_mode(0o755)).context("open a directory")
 }
 
-/// A copy of one of our programs where everybody can look: whoever runs the tests may have it elsewhere.
+/// A copy of one of our programs that everybody can read: the build directory may be closed to
+/// other users.
 pub struct PublicCopy {
-    /// Its path.
+    /// Path of the copy.
     pub program: PathBuf,
     _directory: TempDir,
 }
 
 impl PublicCopy {
-    /// Of `samplerd`, `sampler` or `sampler-inject`.
+    /// Copies `samplerd`, `sampler` or `sampler-inject`.
     ///
     /// # Errors
-    /// If it is not built.
+    /// If the program is not built.
     pub fn of(name: &str) -> Result<PublicCopy> {
         let directory = tempfile::tempdir()?;
         open_directory(directory.path())?;

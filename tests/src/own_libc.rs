@@ -1,4 +1,5 @@
-//! A C library of one's own: a copy that no other process has, so that whoever probes it means its programs.
+//! A private copy of the C library. No other process maps the copy, so its probes hit only the
+//! test's programs.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -6,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The copy, with its loader.
+/// The copy of the library, with its loader.
 pub struct OwnLibc {
     directory: TempDir,
 }
 
 impl OwnLibc {
-    /// Copies that of this process.
+    /// Copies the C library of this process.
     pub fn copy() -> Result<OwnLibc> {
         OwnLibc::copy_to(tempfile::tempdir().context("make a directory")?)
     }
@@ -29,18 +30,18 @@ impl OwnLibc {
         Ok(OwnLibc { directory })
     }
 
-    /// The library, as its programs map it.
+    /// Path of the library, as its programs map it.
     pub fn path(&self) -> Result<String> {
         let directory = self.directory.path().canonicalize().context("find the directory")?;
         Ok(directory.join("libc.so.6").display().to_string())
     }
 
-    /// Its loader.
+    /// Path of the loader.
     pub fn loader(&self) -> PathBuf {
         self.directory.path().join("ld-linux-x86-64.so.2")
     }
 
-    /// Runs `program` with it.
+    /// A command that runs `program` with the copy.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(self.loader());
         command.arg("--library-path").arg(self.directory.path()).arg(program);

@@ -6,15 +6,15 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 
-/// One that ends, with all in it, when this is dropped.
+/// A pid namespace. Dropping it ends the namespace with all its processes.
 pub struct PidNamespace {
     _unshare: Child,
-    /// Its first process, as we know it.
+    /// The namespace's first process, by its number outside.
     init: u32,
 }
 
 impl PidNamespace {
-    /// Makes one.
+    /// Makes a namespace.
     pub fn start() -> Result<PidNamespace> {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
@@ -25,12 +25,12 @@ impl PidNamespace {
         Ok(PidNamespace { _unshare: unshare, init })
     }
 
-    /// A command that runs in it.
+    /// A command that runs in the namespace.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         self.enter(&["--pid", "--mount"], program)
     }
 
-    /// A command that runs in it, and sees our `/proc`.
+    /// A command that runs in the namespace, and reads the `/proc` from outside.
     pub fn command_with_our_proc(&self, program: impl AsRef<OsStr>) -> Command {
         self.enter(&["--pid"], program)
     }
@@ -42,13 +42,13 @@ impl PidNamespace {
     }
 }
 
-/// The one child of a process such as `nsenter` or `unshare`, as we know it.
+/// The one child of a process such as `nsenter` or `unshare`, by its number outside.
 pub fn child_of(pid: u32) -> Result<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
     children.trim().parse().with_context(|| format!("one child: {children:?}"))
 }
 
-/// A process as it knows itself.
+/// The number of a process in its own pid namespace.
 pub fn innermost_pid(pid: u32) -> Result<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));

@@ -1,21 +1,21 @@
 //! Plots of benchmarks as SVG: panels below one another, lines and bands on given axes.
 //!
-//! Only what the benchmarks draw. Numbers come in as they were measured; where an axis begins and ends is the caller's
-//! choice, and what lies beyond is cut off.
+//! The module supports only what the benchmarks draw. Numbers come in as they were measured. The
+//! caller chooses where an axis begins and ends; points outside the axis are cut off.
 
 use std::fmt::Write as _;
 
-/// Of every picture, and of what stands above its first panel.
+/// Width of every picture, height of a panel, and height of the title above the first panel.
 pub(crate) const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 320.0;
 pub(crate) const HEAD: f64 = 64.0;
-/// Around the plotted area of a panel; the key stands to its right.
+/// Margins around the plotted area of a panel. The key is to the right of the area.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 200.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 52.0;
 
-/// Okabe and Ito's colours, which all eyes tell apart.
+/// The colours of Okabe and Ito, which all eyes tell apart.
 pub(crate) const COLOURS: [&str; 9] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8c564b",
     "#8a8a00",
@@ -25,7 +25,7 @@ pub(crate) const COLOURS: [&str; 9] = [
 #[derive(Clone, Debug)]
 pub struct Axis {
     pub(crate) label: String,
-    /// In the scale's own terms: logarithms on a logarithmic one.
+    /// Ends of the axis in the terms of its scale: logarithms on a logarithmic axis.
     pub(crate) low: f64,
     pub(crate) high: f64,
     logarithmic: bool,
@@ -33,14 +33,15 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Equal steps: a tick at every multiple of `step` from `low` to `high`, written by `text`.
+    /// An axis of equal steps. Every multiple of `step` from `low` to `high` has a tick, written by
+    /// `text`.
     pub fn linear(label: &str, low: f64, high: f64, step: f64, text: fn(f64) -> String) -> Axis {
         let count = ((high - low) / step + 1e-9) as u32;
         let ticks = (0..=count).map(|i| low + f64::from(i) * step).map(|at| (at, text(at)));
         Axis { label: label.to_owned(), low, high, logarithmic: false, ticks: ticks.collect() }
     }
 
-    /// Equal ratios from `low` to `high`, with these ticks.
+    /// An axis of equal ratios from `low` to `high`, with these ticks.
     pub fn logarithmic(label: &str, low: f64, high: f64, ticks: &[(f64, String)]) -> Axis {
         let ticks = ticks.iter().map(|(at, text)| (at.log2(), text.clone())).collect();
         Axis {
@@ -52,7 +53,7 @@ impl Axis {
         }
     }
 
-    /// Where `value` is, 0 … 1 on the axis.
+    /// Position of `value` on the axis, 0 … 1.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let value = if self.logarithmic { value.log2() } else { value };
         (value - self.low) / (self.high - self.low)
@@ -71,26 +72,26 @@ pub enum Style {
 /// A line with a name.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// In the key.
+    /// Name in the key.
     pub name: String,
-    /// How it is drawn.
+    /// How the series is drawn.
     pub style: Style,
-    /// Index of its colour; series that belong together share one.
+    /// Index of the colour; series that belong together share one.
     pub colour: usize,
-    /// x, and low, middle and high of y: a band where they differ.
+    /// x, with low, middle and high of y. A band is drawn where the three differ.
     pub points: Vec<(f64, [f64; 3])>,
 }
 
 /// A plot on axes of its own.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What it shows.
+    /// Title of the panel.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn, the first at the bottom.
+    /// The series, the first at the bottom.
     pub series: Vec<Series>,
 }
 
@@ -101,7 +102,8 @@ macro_rules! line {
 
 pub(crate) use line;
 
-/// A picture as wide as all of them: a title, a line about how it was made, and below [`HEAD`] what `body` draws.
+/// A picture with a title and a line about the measurement. `body` draws below [`HEAD`]. All
+/// pictures have one width.
 pub(crate) fn page(
     title: &str,
     subtitle: &str,
@@ -121,7 +123,7 @@ pub(crate) fn page(
     out
 }
 
-/// The panels under a title and a line about how they were made.
+/// The panels under a title and a line about the measurement.
 pub fn svg(title: &str, subtitle: &str, panels: &[Panel]) -> String {
     page(title, subtitle, HEAD + HEIGHT * panels.len() as f64, |out| {
         for (index, panel) in panels.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Programs under the library that samples inside them.
+//! Programs that load the in-process sampler.
 
 use crate::{Workload, build};
 use anyhow::{Context, Result, ensure};
@@ -6,10 +6,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where Debian has its libraries.
+/// Directory of Debian's libraries.
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 
-/// Allocators that may stand behind it.
+/// Allocators to which the sampler may forward.
 pub const ALLOCATORS: &[&str] =
     &["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0"];
 
@@ -20,14 +20,15 @@ pub fn library() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Another one of it, in `directory`.
+/// Copies the library into `directory`.
 pub fn copy(directory: &Path) -> Result<PathBuf> {
     let path = directory.join("libcopy.so");
     std::fs::copy(library()?, &path).with_context(|| path.display().to_string())?;
     Ok(path)
 }
 
-/// Has `command` load it, sampling every `interval` bytes, in front of an allocator (a file of Debian's).
+/// Has `command` preload the library, sampling every `interval` bytes, before an allocator (a file
+/// of Debian's).
 pub fn preload(command: &mut Command, interval: u64, allocator: Option<&str>) -> Result<()> {
     let mut files = vec![library()?];
     if let Some(name) = allocator {
@@ -37,7 +38,7 @@ pub fn preload(command: &mut Command, interval: u64, allocator: Option<&str>) ->
     Ok(())
 }
 
-/// The same, behind an allocator.
+/// Has `command` preload the library after an allocator: malloc is then the allocator's.
 pub fn in_front(command: &mut Command, interval: u64, allocator: &str) -> Result<()> {
     load(command, interval, &[debian(allocator)?, library()?]);
     Ok(())
@@ -50,19 +51,19 @@ pub fn load(command: &mut Command, interval: u64, files: &[PathBuf]) {
     command.env("SAMPLER_INTERVAL", interval.to_string());
 }
 
-/// A library of Debian's, which has to be there.
+/// A library of Debian's, which must be installed.
 pub fn debian(name: &str) -> Result<PathBuf> {
     let path = PathBuf::from(LIBRARIES).join(name);
     ensure!(path.exists(), "{} is missing (see xtask/src/packages.rs)", path.display());
     Ok(path)
 }
 
-/// A workload of `source` with the library in it.
+/// Starts the workload `source` with the library preloaded.
 pub fn workload(source: &str, arguments: &[&str], interval: u64) -> Result<Workload> {
     behind(source, arguments, interval, None)
 }
 
-/// The same, in front of an allocator.
+/// Starts the workload `source` with the library preloaded, before an allocator.
 pub fn behind(
     source: &str,
     arguments: &[&str],

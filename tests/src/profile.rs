@@ -13,7 +13,7 @@ pub struct Quantity {
     pub low: f64,
     /// Upper end; infinite where there is no interval.
     pub high: f64,
-    /// What they were made from.
+    /// The moments from which estimate and ends were made.
     pub moments: Moments,
 }
 
@@ -35,7 +35,7 @@ pub struct Quantities {
 pub struct Stack {
     /// Function names.
     pub frames: Vec<String>,
-    /// Its numbers.
+    /// The four quantities of the stack.
     pub quantities: Quantities,
 }
 
@@ -54,12 +54,12 @@ pub struct Profile {
     pub lost_samples: u64,
     /// Stacks.
     pub stacks: Vec<Stack>,
-    /// As it was printed.
+    /// The printed form.
     pub json: Value,
 }
 
 impl Profile {
-    /// Reads the printed form.
+    /// Parses the printed form.
     pub fn parse(text: &[u8]) -> Result<Profile> {
         let json: Value = serde_json::from_slice(text)
             .with_context(|| format!("parse the profile {}", String::from_utf8_lossy(text)))?;
@@ -67,7 +67,7 @@ impl Profile {
         let lost = json["lost"].as_object().context("the profile has no lost")?;
         Ok(Profile {
             totals: quantities(&json["totals"]).context("totals")?,
-            // Not known where a process samples by itself.
+            // A process that samples itself has no exact counts.
             exact_objects: count(&json["exact"], "alloc_objects").unwrap_or(0),
             exact_space: count(&json["exact"], "alloc_space").unwrap_or(0),
             samples: count(&json, "samples")?,
@@ -82,7 +82,7 @@ impl Profile {
         self.stacks.iter().filter(move |stack| stack.contains(function))
     }
 
-    /// The row of a function: its stacks' moments, added.
+    /// The row of a function: the sum of its stacks' moments.
     pub fn row(&self, function: &str) -> Row {
         let mut row = Row::default();
         for stack in self.stacks_of(function) {
@@ -107,7 +107,7 @@ impl Profile {
 }
 
 impl Stack {
-    /// Whether `function` is one of its frames.
+    /// Whether `function` is one of the stack's frames.
     pub fn contains(&self, function: &str) -> bool {
         self.frames.iter().any(|frame| frame == function)
     }
@@ -128,7 +128,7 @@ pub struct Row {
     pub inuse_objects: Moments,
 }
 
-/// The interval of summed moments: bounds are never added.
+/// The interval of summed moments. Bounds are never added.
 pub fn interval(moments: &Moments, interval_bytes: f64, confidence: f64) -> Result<Estimate> {
     let confidence = Confidence::new(confidence).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(weighted(moments, interval_bytes, confidence))

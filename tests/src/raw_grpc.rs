@@ -1,4 +1,5 @@
-//! A gRPC client that writes its own frames (RFC 9113, RFC 7541): it sends what a library would refuse to.
+//! A gRPC client that writes its own frames (RFC 9113, RFC 7541), for requests that a library would
+//! refuse to send.
 
 use crate::wait;
 use anyhow::{Context, Result, bail, ensure};
@@ -32,7 +33,8 @@ impl RawGrpc {
         Ok(RawGrpc { stream, next_stream: 1 })
     }
 
-    /// Sends a call with an empty message, and reads nothing; answers with the number of its stream.
+    /// Sends a call with an empty message, without reading an answer. Returns the number of the
+    /// call's stream.
     pub fn send(&mut self, block: &[u8]) -> Result<u32> {
         let number = self.next_stream;
         self.next_stream += 2;
@@ -41,8 +43,8 @@ impl RawGrpc {
         Ok(number)
     }
 
-    /// Calls a method with an empty message, and returns the message that answers. The header block that names the method and the
-    /// authority is written by `block`.
+    /// Calls a method with an empty message, and returns the message of the answer.
+    /// `block` is the header block, which names the method and the authority.
     pub fn call(&mut self, block: &[u8]) -> Result<Vec<u8>> {
         let number = self.send(block)?;
         loop {
@@ -67,7 +69,8 @@ impl RawGrpc {
     }
 }
 
-/// The header block of a call, in literal fields as gRPC's core writes them, with this first byte and name for the authority's.
+/// The header block of a call, in literal fields as gRPC's core writes them. The first byte and the
+/// name of the authority field are given.
 pub fn header_block(path: &str, authority: (&[u8], &str)) -> Result<Vec<u8>> {
     let mut block = Vec::new();
     let mut field = |name: &[u8], value: &str| -> Result<()> {
@@ -79,7 +82,7 @@ pub fn header_block(path: &str, authority: (&[u8], &str)) -> Result<Vec<u8>> {
     };
     field(b"@\x05:path", path)?;
     field(authority.0, authority.1)?;
-    // `:method: POST` and `:scheme: http` of the static table.
+    // `:method: POST` and `:scheme: http` are entries of the static table.
     field(b"\x83\x86@\x0ccontent-type", "application/grpc")?;
     field(b"@\x02te", "trailers")?;
     Ok(block)

@@ -1,4 +1,4 @@
-//! A set of measurements in a few numbers.
+//! Quartiles of a set of measurements.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of values of which there is at least one.
+    /// The spread of at least one value.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -41,7 +41,7 @@ impl Spread {
     }
 }
 
-/// Linear between neighbours: type 7 of Hyndman and Fan, 1996. NaN of nothing.
+/// A quantile, linear between neighbours: type 7 of Hyndman and Fan, 1996. NaN without values.
 fn quantile(sorted: &[f64], q: f64) -> f64 {
     let position = q * sorted.len().saturating_sub(1) as f64;
     let (below, above) = (position.floor() as usize, position.ceil() as usize);

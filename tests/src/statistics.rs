@@ -1,18 +1,19 @@
-//! Whether estimates are as good as they say: pooled over many runs against known truths.
+//! Checks whether estimates are as precise as they claim: pools many runs against known truths.
 //!
 //! Allocations are sampled independently (a memoryless countdown is a Bernoulli trial per byte), so
 //! the estimate Σ sI/π has mean Σs, variance V = Σ s²(1−π)/π and fourth cumulant
 //! K = Σ s⁴(1−π)(1−6π(1−π))/π³, all known from the true sizes (`workloads/protocol.h`).
 //!
 //! * Estimates: with z = (estimate − truth)/√V, E z² = 1 and Var z² = 2 + K/V². Over k independent
-//!   comparisons Σz² has mean k and variance 2k + ΣK/V². For normal z it is χ²(k); the excess
-//!   kurtosis K/V² ≈ 1/(expected samples) widens it, which is taken into account by the scaled χ² with
-//!   the same mean and variance, (k/ν)·χ²(ν), ν = 2k²/(2k + ΣK/V²) (Satterthwaite 1946). Only
-//!   comparisons with [`ENOUGH_SAMPLES`] expected samples enter, so ν is within 1 % of k.
+//!   comparisons Σz² has mean k and variance 2k + ΣK/V². For normal z the sum is χ²(k). The excess
+//!   kurtosis K/V² ≈ 1/(expected samples) widens the distribution. The scaled χ² with
+//!   the same mean and variance accounts for that: (k/ν)·χ²(ν), ν = 2k²/(2k + ΣK/V²)
+//!   (Satterthwaite 1946). Only comparisons with [`ENOUGH_SAMPLES`] expected samples enter,
+//!   so ν is within 1 % of k.
 //! * Reported variances v = Σ w²(1−π)I: E v = V and Var v = Σ s⁴(1−π)³/π³ = W. D = Σ(v/V − 1) over
 //!   √ΣW/V² is near standard normal.
-//! * Row of one function and another of the same run are independent (disjoint allocations); allocated
-//!   and live bytes of one function are not, and are pooled apart.
+//! * Rows of different functions of a run are independent (disjoint allocations). Allocated
+//!   and live bytes of one function are not independent, and are pooled apart.
 
 use anyhow::{Result, ensure};
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal};
@@ -26,23 +27,24 @@ pub const ENOUGH_SAMPLES: f64 = 200.0;
 /// One estimate with its truth.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// What and where, for messages.
+    /// What was estimated and where, for messages.
     pub name: String,
     /// The estimate.
     pub estimate: f64,
-    /// Its own idea of its variance.
+    /// The variance that the estimate reports.
     pub reported_variance: f64,
-    /// The estimate by unbiasing the sum (a negative control): own bytes and samples summed first.
+    /// The estimate that unbiases the sum (a negative control): own bytes and samples are summed
+    /// first.
     pub sum_then_unbias: f64,
     /// The truth.
     pub truth: f64,
     /// Expected number of samples.
     pub expected: f64,
-    /// V.
+    /// V, the variance of the estimate.
     pub variance: f64,
-    /// K.
+    /// K, the fourth cumulant of the estimate.
     pub cumulant: f64,
-    /// W.
+    /// W, the variance of the reported variance.
     pub wobble: f64,
 }
 
@@ -63,14 +65,14 @@ impl Pooled {
         self.low < self.statistic && self.statistic < self.high
     }
 
-    /// Fails with the numbers unless it passes.
+    /// Fails with the numbers if the statistic is outside its limits.
     pub fn check(&self, what: &str) -> Result<()> {
         ensure!(self.passes(), "{what}: {self:?}");
         Ok(())
     }
 }
 
-/// The comparisons that are fit for the pooled tests.
+/// The comparisons that have enough expected samples for the pooled tests.
 pub fn fit(all: &[Comparison]) -> Vec<Comparison> {
     all.iter().filter(|c| c.expected >= ENOUGH_SAMPLES).cloned().collect()
 }
@@ -91,7 +93,7 @@ pub fn chi_squared(comparisons: &[Comparison]) -> Result<Pooled> {
     })
 }
 
-/// Pools reported variance / V − 1 into a standard normal.
+/// Pools (reported variance / V − 1) into a standard normal.
 pub fn reported_variance(comparisons: &[Comparison]) -> Result<Pooled> {
     ensure!(!comparisons.is_empty(), "nothing to pool");
     let sum: f64 = comparisons.iter().map(|c| c.reported_variance / c.variance - 1.0).sum();
@@ -100,8 +102,8 @@ pub fn reported_variance(comparisons: &[Comparison]) -> Result<Pooled> {
     Ok(Pooled { statistic: sum / wobble.sqrt(), low: -high, high })
 }
 
-/// Bytes estimated the wrong way round: n samples of `own` bytes together, unbiased as if all had the
-/// mean size (what pprof's legacy heap scaling does).
+/// Bytes estimated by the wrong order of operations: n samples of `own` bytes together, unbiased as
+/// if all had the mean size (as pprof's legacy heap scaling does).
 pub fn sum_then_unbias(samples: u64, own: f64, interval_bytes: f64) -> f64 {
     if samples == 0 || own == 0.0 {
         return 0.0;
@@ -110,7 +112,7 @@ pub fn sum_then_unbias(samples: u64, own: f64, interval_bytes: f64) -> f64 {
     own / -(mean * (-1.0 / interval_bytes).ln_1p()).exp_m1()
 }
 
-/// The pooled tests must pass, and each of the wrong estimators must fail them on the same data.
+/// Checks that the pooled tests pass, and that each wrong estimator fails them on the same data.
 pub fn judge(what: &str, all: &[Comparison]) -> Result<()> {
     let data = fit(all);
     ensure!(data.len() >= 20, "{what}: only {} comparisons are fit to be pooled", data.len());
@@ -131,7 +133,8 @@ pub fn judge(what: &str, all: &[Comparison]) -> Result<()> {
         let pooled = chi_squared(&data)?;
         ensure!(!pooled.passes(), "{what}: control `{control}` passes: {pooled:?}");
     }
-    // A wrong width shows in what is reported, and, were it used to judge the estimates, there.
+    // A wrong width must fail the test of reported variances, and the test of estimates if the
+    // width is used there.
     let twice = changed(|c| c.reported_variance *= 2.0);
     let half = changed(|c| c.reported_variance *= 0.5);
     for (control, data) in [("variance times 2", twice), ("variance times 1/2", half)] {

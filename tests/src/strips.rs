@@ -1,5 +1,5 @@
-//! Plots of distributions as SVG: one row of dots for each thing that was measured, its median marked; groups of rows
-//! below one another on one axis.
+//! Plots of distributions as SVG. Every measured item has one row of dots with its median marked.
+//! Groups of rows are below one another on one axis.
 
 use crate::plot::{Axis, COLOURS, HEAD, WIDTH, escaped, line, page};
 use crate::spread::Spread;
@@ -8,33 +8,33 @@ use std::fmt::Write as _;
 const LEFT: f64 = 210.0;
 const RIGHT: f64 = 24.0;
 const ROW: f64 = 16.0;
-/// Above the rows of a group, and below them.
+/// Margins above and below the rows of a group.
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 48.0;
 
-/// A row.
+/// A row of dots.
 #[derive(Clone, Debug)]
 pub struct Strip {
-    /// To its left.
+    /// Name to the left of the row.
     pub name: String,
-    /// Index of its colour.
+    /// Index of the colour.
     pub colour: usize,
-    /// The dots; without any, `note` stands there.
+    /// The dots. `note` is printed if there are none.
     pub values: Vec<f64>,
-    /// Why there are none.
+    /// Why the row has no dots.
     pub note: String,
 }
 
 /// Rows with a title.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What was measured.
+    /// Title of the group.
     pub title: String,
-    /// From above to below.
+    /// The rows from top to bottom.
     pub strips: Vec<Strip>,
 }
 
-/// The groups under a title and a line about how they were made, all on `axis`.
+/// The groups under a title and a line about the measurement, all on `axis`.
 pub fn svg(title: &str, subtitle: &str, axis: &Axis, groups: &[Group]) -> String {
     let tall = |group: &Group| TOP + BOTTOM + ROW * group.strips.len() as f64;
     let height = HEAD + groups.iter().map(tall).sum::<f64>();
@@ -110,7 +110,7 @@ mod tests {
         let strips = vec![strip(&[4.0, 1.0, 100.0], ""), strip(&[], "not <there>")];
         let out = svg("t", "s", &axis, &[Group { title: "g".to_owned(), strips }]);
         let wide = WIDTH - LEFT - RIGHT;
-        // The middle of the axis, its beginning, and what lies beyond its end.
+        // The middle of the axis, its beginning, and a value beyond its end.
         for x in [wide / 2.0, 0.0, wide] {
             assert!(out.contains(&format!(r#"<circle cx="{x:.1}""#)), "{x}: {out}");
         }

@@ -1,4 +1,4 @@
-//! A terminal of the test's own: a program in it, keys for it, and the screen that a person would see.
+//! A pseudo-terminal of the test's own: runs a program, sends keys, and renders the screen.
 
 use crate::wait;
 use anyhow::{Context, Result, ensure};
@@ -19,7 +19,7 @@ fn size((columns, lines): (u16, u16)) -> PtySize {
 }
 
 impl Terminal {
-    /// Starts a command in a terminal of so many columns and lines.
+    /// Starts a command in a terminal of this many columns and lines.
     pub fn start(columns_lines: (u16, u16), command: &[&str]) -> Result<Terminal> {
         let (columns, lines) = columns_lines;
         let pair = native_pty_system().openpty(size(columns_lines))?;
@@ -35,7 +35,7 @@ impl Terminal {
         let (shown, mut output) = (screen.clone(), pair.master.try_clone_reader()?);
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // The end of the terminal is an error on Linux.
+            // Linux reports the end of the terminal as an error.
             while let Ok(read @ 1..) = output.read(&mut bytes) {
                 shown.lock().unwrap_or_else(PoisonError::into_inner).process(&bytes[..read]);
             }
@@ -44,13 +44,13 @@ impl Terminal {
         Ok(Terminal { master: pair.master, keys, child, screen })
     }
 
-    /// Types.
+    /// Types keys.
     pub fn keys(&mut self, keys: &str) -> Result<()> {
         self.keys.write_all(keys.as_bytes()).context("type")?;
         self.keys.flush().context("type")
     }
 
-    /// Changes its size.
+    /// Changes the terminal's size.
     pub fn resize(&mut self, columns_lines: (u16, u16)) -> Result<()> {
         let (columns, lines) = columns_lines;
         self.master.resize(size(columns_lines))?;
@@ -62,12 +62,12 @@ impl Terminal {
         look(&mut self.screen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What is on it.
+    /// The text on the screen.
     pub fn text(&self) -> String {
         self.with(|screen| screen.screen().contents())
     }
 
-    /// Waits until the screen is as wanted.
+    /// Waits until `holds` is true of the text on the screen.
     pub fn until(&self, what: &str, holds: impl Fn(&str) -> bool) -> Result<String> {
         let found = wait::until(what, || Ok(Some(self.text()).filter(|text| holds(text))));
         found.with_context(|| format!("the screen:\n{}", self.text()))
@@ -78,7 +78,7 @@ impl Terminal {
         self.child.process_id().context("it has ended")
     }
 
-    /// Waits for the end of the program; its exit code.
+    /// Waits for the end of the program, and returns its exit code.
     pub fn code(&mut self) -> Result<u32> {
         let status = wait::until("the end of the program in the terminal", || {
             self.child.try_wait().context("wait for the program in the terminal")
@@ -86,7 +86,8 @@ impl Terminal {
         Ok(status.with_context(|| format!("the screen:\n{}", self.text()))?.exit_code())
     }
 
-    /// Whether it is as a shell wants it: its own screen, a cursor, lines that are edited and echoed.
+    /// Checks that the program left the terminal as a shell needs it: the main screen, a cursor,
+    /// line editing and echo.
     pub fn check_restored(&self) -> Result<()> {
         let is_restored = || {
             self.with(|screen| {
@@ -103,7 +104,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Errors mean that it is gone already.
+        // An error means that the program is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,13 +1,13 @@
-//! What a workload says it allocated.
+//! The true allocations that a workload reports.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Sums over a set of allocations that really happened; those after `bytes` are expectations under
-/// sampling at the workload's interval (`workloads/protocol.h` has the formulas).
+/// Sums over a set of allocations that really happened. The fields after `bytes` are expectations
+/// under sampling at the workload's interval (`workloads/protocol.h` has the formulas).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TrueSums {
-    /// Allocations.
+    /// Number of allocations.
     pub objects: u64,
     /// Requested bytes.
     pub bytes: u64,
@@ -32,21 +32,21 @@ pub struct Spread {
     pub wobble: f64,
 }
 
-/// One function.
+/// One function of a workload.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Its name, a frame of every stack that belongs to it.
+    /// The function's name, a frame of every stack that belongs to the function.
     pub name: String,
-    /// What it allocated.
+    /// What the function allocated.
     pub alloc: TrueSums,
-    /// What of that is held.
+    /// What the function allocated and has not freed.
     pub live: TrueSums,
 }
 
 /// All functions of a workload.
 #[derive(Clone, Debug)]
 pub struct Truth {
-    /// Functions with disjoint allocations.
+    /// Functions whose allocations are disjoint.
     pub functions: Vec<Function>,
 }
 
@@ -63,7 +63,7 @@ impl Truth {
         Ok(Truth { functions })
     }
 
-    /// One function.
+    /// The function of this name.
     pub fn function(&self, name: &str) -> Result<&Function> {
         let found = self.functions.iter().find(|function| function.name == name);
         found.with_context(|| format!("the truth says nothing about {name}"))

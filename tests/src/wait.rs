@@ -3,13 +3,13 @@
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test fails.
+/// How long a condition may take before a test fails.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Pause between two looks at a condition.
+/// Pause between two checks of a condition.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
-/// Asks until `look` gives a value; fails with `what` after [`DEADLINE`].
+/// Calls `look` until `look` returns a value. Fails with `what` after [`DEADLINE`].
 pub fn until<T>(what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     until_deadline(what, DEADLINE, look)
 }
@@ -32,7 +32,7 @@ pub fn until_deadline<T>(
     }
 }
 
-/// Lets time itself pass: only where the length of a stop is what is tested.
+/// Sleeps for `time`. Used only if the length of a pause is what is tested.
 pub fn pass(time: Duration) {
     std::thread::sleep(time);
 }

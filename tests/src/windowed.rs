@@ -9,19 +9,19 @@ use std::time::Duration;
 
 const SIGUSR1: i32 = 10;
 
-/// Confidence of intervals that a right implementation leaves less than once in a million runs.
+/// Confidence of intervals that a right implementation misses less than once in a million runs.
 pub const NEAR_CERTAIN_CONFIDENCE: &str = "0.999999";
-/// How long windows may take to come: most of it on a machine that does other things.
+/// How long the tests wait for windows. A busy machine needs most of this time.
 pub const WINDOWS_DEADLINE: Duration = Duration::from_secs(150);
 
-/// The program.
+/// The running program.
 pub struct Program(pub Child);
 
 impl Program {
-    /// Starts it; `arguments` say how it allocates.
+    /// Starts the program; `arguments` say how it allocates.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If the program does not start.
     pub fn start(arguments: &[&str]) -> Result<Program> {
         let program = build::compile("budget.c", &[])?;
         let mut child = Child::start("budget", Command::new(program).args(arguments))?;
@@ -34,17 +34,17 @@ impl Program {
         self.0.pid()
     }
 
-    /// What it has allocated so far.
+    /// What the program has allocated so far.
     ///
     /// # Errors
-    /// If it does not say.
+    /// If the program does not answer.
     pub fn truth(&mut self) -> Result<Value> {
         self.0.signal(SIGUSR1)?;
         Ok(serde_json::from_str(&self.0.line()?)?)
     }
 }
 
-/// A number of the truth.
+/// A number of the truth: column `which` of the call site `site`.
 pub fn at(truth: &Value, site: &str, which: usize) -> f64 {
     truth[site][which].as_f64().unwrap_or(f64::NAN)
 }
@@ -59,7 +59,7 @@ pub fn profile(daemon: &Daemon, confidence: &str) -> Result<Value> {
     Ok(serde_json::from_slice(&finished.stdout)?)
 }
 
-/// Windows that stand for process 0.
+/// Number of windows that represent process 0.
 pub fn windows(profile: &Value) -> u64 {
     profile["reference"]["clusters"][0]["windows"].as_u64().unwrap_or(0)
 }

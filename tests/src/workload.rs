@@ -1,4 +1,4 @@
-//! A workload: a small program that states its own truth (`workloads/`).
+//! A workload: a small program that reports its true allocations (`workloads/`).
 
 use crate::build;
 use crate::child::Child;
@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus};
 /// How a workload is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// As distributions do: no frame pointers.
+    /// As distributions compile programs: no frame pointers.
     Plain,
     /// With frame pointers.
     FramePointers,
@@ -25,13 +25,13 @@ impl Build {
     }
 }
 
-/// A running workload, stopped at its mark.
+/// A running workload that waits at its mark.
 pub struct Workload {
     child: Child,
 }
 
 impl Workload {
-    /// Compiles and starts `source`; returns once it waits at its mark.
+    /// Compiles and starts `source`. Returns once the workload waits at its mark.
     pub fn start(source: &str, arguments: &[&str]) -> Result<Workload> {
         Workload::start_as(Build::Plain, source, arguments)
     }
@@ -47,19 +47,19 @@ impl Workload {
         Workload::start("edges.c", case)
     }
 
-    /// Starts a program from another place, as it is.
+    /// Starts a program from another place, without compiling.
     pub fn start_program(program: &Path, arguments: &[&str]) -> Result<Workload> {
         Workload::spawn(&program.display().to_string(), Command::new(program).args(arguments))
     }
 
-    /// Starts `command`, which ends up in a workload.
+    /// Starts `command`, which finally executes a workload.
     pub fn spawn(name: &str, command: &mut Command) -> Result<Workload> {
         let mut workload = Workload { child: Child::start(name, command)? };
         workload.at_mark()?;
         Ok(workload)
     }
 
-    /// Waits until it stands at its mark (again, after an execve).
+    /// Waits until the workload is at its mark (again, after an execve).
     pub fn at_mark(&mut self) -> Result<()> {
         let line = self.child.line()?;
         ensure!(line == "waiting", "a workload must say that it waits, but said {line:?}");
@@ -71,17 +71,17 @@ impl Workload {
         self.child.pid()
     }
 
-    /// Lets it allocate.
+    /// Lets the workload allocate.
     pub fn go(&mut self) -> Result<()> {
         self.child.send("go")
     }
 
-    /// What it allocated; it waits after that.
+    /// What the workload allocated. The workload waits after its report.
     pub fn truth(&mut self) -> Result<Truth> {
         Truth::parse(&self.child.line()?)
     }
 
-    /// Lets it end, and checks that it ended well.
+    /// Lets the workload end, and checks that it ended well.
     pub fn exit(&mut self) -> Result<()> {
         self.child.send("exit")?;
         let status = self.child.wait()?;
@@ -89,12 +89,12 @@ impl Workload {
         Ok(())
     }
 
-    /// The process under it, for signals and odd ends.
+    /// The child process of the workload, for signals and unusual ends.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// How it ended.
+    /// Waits for the end of the workload, and returns how it ended.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         self.child.wait()
     }

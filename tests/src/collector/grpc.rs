@@ -1,4 +1,4 @@
-//! The same collector over gRPC, by the published service.
+//! The collector's gRPC server, by the published service.
 
 use super::{Manner, Received, State};
 use anyhow::{Context as _, Result};
@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 
 struct Service(Arc<Mutex<State>>);
 
-/// Serves for ever, on a thread of its own.
+/// Starts a server that runs for ever on a thread of its own.
 pub(super) fn start(state: Arc<Mutex<State>>) -> Result<SocketAddr> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").context("listen")?;
     listener.set_nonblocking(true)?;

@@ -1,8 +1,11 @@
-//! What receivers demand of OTLP profiles besides the published messages, as code.
+//! Rules of receivers for OTLP profiles beyond the published messages, as code.
 //!
-//! Parca, `pkg/normalizer/otel.go` and `pkg/parcacol/querier.go` (v0.28): a resource, samples in every profile, no link, a duration only where profiles are differences.
-//! Pyroscope, `pkg/ingester/otlp/convert.go`, `pkg/validation/limits.go` and `pkg/symbolizer/symbolizer.go` (v2.2): labels of resources, scopes and samples, 30 of them
-//! of 2,048 bytes, 16,000 samples, times of the last hour, addresses of the file. OpenTelemetry, `specification/profiles/mappings.md`: a build id in every mapping.
+//! * Parca, `pkg/normalizer/otel.go` and `pkg/parcacol/querier.go` (v0.28): a resource, samples in
+//!   every profile, no link, a duration only in profiles that are differences.
+//! * Pyroscope, `pkg/ingester/otlp/convert.go`, `pkg/validation/limits.go` and
+//!   `pkg/symbolizer/symbolizer.go` (v2.2): labels of resources, scopes and samples, 30 of them of
+//!   2,048 bytes, 16,000 samples, times of the last hour, addresses of the file.
+//! * OpenTelemetry, `specification/profiles/mappings.md`: a build id in every mapping.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
