@@ -1,46 +1,47 @@
-//! How far the scalable counter is off: by the switch-over and by the count.
+//! Errors of the scalable counter, by the switch-over and by the count.
 //!
-//! One thread: the error does not depend on their number, as a test shows.
+//! One thread measures them: the error does not depend on the number of threads, as a test shows.
 
 use crate::cases::Bits;
 use sampler_common::counting::{Counter, Scalable, Switch, Worker};
 use std::sync::atomic::AtomicU64;
 
-/// Events of the sweep over switch-overs: a third into an octave, where the error is largest.
+/// Events of the sweep over switch-overs. The count is a third into an octave, where the error is
+/// largest.
 const SWEEP_EVENTS: u64 = (1 << 18) / 3 * 4;
-/// Additions of the sweep with bytes.
+/// Additions in the sweep with bytes.
 const ADDITIONS: u64 = 100_000;
-/// Sizes of an everyday program.
+/// Sizes of an everyday program's allocations.
 const SIZES: [u64; 7] = [16, 24, 32, 100, 333, 4096, 65_537];
 
-/// The error at one place.
+/// The error at one count.
 pub(crate) struct Error {
-    /// What was counted.
+    /// The kind of measurement.
     pub(crate) what: What,
     /// The switch-over.
     pub(crate) switch: Switch,
     /// True count.
     pub(crate) truth: f64,
-    /// 5 %, mean and 95 % of what was counted, by the truth.
+    /// 5 %, mean and 95 % of the counted values, divided by the true count.
     pub(crate) share: [f64; 3],
-    /// Least and largest, by the truth.
+    /// Least and largest counted value, divided by the true count.
     pub(crate) extremes: [f64; 2],
-    /// Relative standard deviation by the formula (of bytes: the largest it can be).
+    /// Relative standard deviation by the formula (for bytes: its upper bound).
     pub(crate) formula: f64,
 }
 
-/// What the error is looked at for.
+/// The kind of an error measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// Single events, every switch-over.
     Sweep,
     /// Bytes, every switch-over.
     Bytes,
-    /// Single events at the default switch-over, up to this many.
+    /// Single events at the default switch-over, up to the largest count.
     Count,
 }
 
-/// All of them, from `repetitions` counters each.
+/// Measures all errors, from `repetitions` counters each.
 pub(crate) fn measure(repetitions: u32, seed: u64) -> Vec<Error> {
     let switches = (Switch::MIN_LOG2..=Switch::MAX_LOG2).filter_map(Switch::at);
     let mut errors = Vec::new();
@@ -48,7 +49,7 @@ pub(crate) fn measure(repetitions: u32, seed: u64) -> Vec<Error> {
         errors.push(error(What::Sweep, switch, SWEEP_EVENTS, repetitions, seed));
         errors.push(error(What::Bytes, switch, ADDITIONS, repetitions, seed));
     }
-    // Thirds of octaves up to 2^18, so that the dents of the curve show.
+    // Thirds of octaves up to 2^18 show the dents of the curve.
     for third in 36..=54 {
         let events = 2f64.powf(f64::from(third) / 3.0).round() as u64;
         errors.push(error(What::Count, Switch::DEFAULT, events, repetitions, seed));
@@ -86,7 +87,7 @@ fn error(what: What, switch: Switch, additions: u64, repetitions: u32, seed: u64
     }
 }
 
-/// 5 %, mean, 95 %; NaN of nothing.
+/// 5 %, mean, 95 %; NaN without values.
 pub(crate) fn band(values: impl IntoIterator<Item = f64>) -> [f64; 3] {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What is run: a counter, how many threads, how many events.
+//! The cases that are run: a counter, a number of threads, a number of events.
 
 use crate::counters::{ExchangeFirst, Interlocked, Line, Racing, Sharded};
 use sampler_common::counting::{Counter, Scalable, Switch, Worker};
@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Events of a thread in the cases that compare numbers of threads, and of all threads in the sweep.
+/// Events of each thread in the cases that compare numbers of threads, and of all threads in the
+/// sweep.
 pub(crate) const EVENTS: u64 = 1 << 18;
-/// Times that a run is tried whose threads did not all run to their end without a pause.
+/// How often a run is tried if its threads did not all run to their end without a pause.
 const TRIES: usize = 20;
-/// Share of the time of a run in which threads may have waited.
+/// Share of a run's time in which threads may have waited.
 const PAUSES: f64 = 0.1;
 
 /// A way to count.
@@ -30,7 +31,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The ways that are compared; the scalable ones at the default.
+    /// The ways that are compared; the scalable ones have the default switch-over.
     pub(crate) const ALL: [Kind; 6] = [
         Kind::Racing,
         Kind::Interlocked,
@@ -40,7 +41,7 @@ impl Kind {
         Kind::Sharded,
     ];
 
-    /// Scalable with quanta of 16 at most.
+    /// The scalable counter with quanta of 16 at most.
     pub(crate) const CAPPED: Kind = Kind::Scalable(Switch::DEFAULT.capped(4));
 
     /// The name in tables.
@@ -56,25 +57,26 @@ impl Kind {
     }
 }
 
-/// One thing to run.
+/// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     /// The counter.
     pub(crate) kind: Kind,
-    /// How many threads count.
+    /// Number of counting threads.
     pub(crate) threads: usize,
-    /// How many events each of them counts.
+    /// Events that each thread counts.
     pub(crate) each: u64,
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    /// What the counter showed, by the number of events.
+    /// The counter's value divided by the number of events.
     pub(crate) share: f64,
     /// CPU time of an event, nanoseconds.
     pub(crate) time_ns: f64,
-    /// Share of the time from the first thread's beginning to the last one's end that the threads did not have a processor.
+    /// Share of the time, from the first thread's beginning to the last one's end, that the threads
+    /// did not have a processor.
     pub(crate) waited: f64,
 }
 
@@ -86,7 +88,7 @@ impl Run {
 }
 
 impl Case {
-    /// Every case on a machine of `cpus` processors.
+    /// All cases on a machine of `cpus` processors.
     pub(crate) fn all(cpus: usize) -> Vec<Case> {
         let several = several(cpus);
         let mut cases = Vec::new();
@@ -113,8 +115,9 @@ impl Case {
         cases
     }
 
-    /// Runs it with random sources that depend on `seed`. Threads that do not run at the same time do not meet: on a machine
-    /// with other work the run is tried again until they do, and the least disturbed one of some tries counts.
+    /// Runs the case with random sources that depend on `seed`. Threads that do not run at the same
+    /// time do not contend. On a machine with other work the run is tried again until its threads
+    /// do. The least disturbed of some tries counts.
     pub(crate) fn run(&self, seed: u64, cpus: usize) -> Run {
         let mut run = self.attempt(seed, cpus);
         let tries = if self.threads <= cpus { TRIES } else { 1 };
@@ -153,7 +156,7 @@ impl Case {
             pin(number % cpus);
             let random = Bits(fastrand::Rng::with_seed(seed << 8 | number as u64));
             let mut worker = Worker { number, random };
-            // All begin at once, or as nearly as the machine lets them.
+            // All threads begin at once, as nearly as the machine allows.
             ready.fetch_add(1, SeqCst);
             let mut spins = 0u32;
             while ready.load(SeqCst) < self.threads {
@@ -166,7 +169,7 @@ impl Case {
             }
             let (begin, start) = (Instant::now(), thread_time());
             for _ in 0..self.each {
-                // Not a sum that the compiler takes out of the loop.
+                // `black_box` prevents the compiler from moving the sum out of the loop.
                 std::hint::black_box(counter).count(&mut worker);
             }
             (thread_time() - start, begin, Instant::now())
@@ -190,7 +193,7 @@ impl Case {
     }
 }
 
-/// As many threads as run at once, two at least.
+/// As many threads as processors, two at least.
 pub(crate) fn several(cpus: usize) -> usize {
     cpus.max(2)
 }
@@ -205,14 +208,14 @@ impl Random for Bits {
     }
 }
 
-/// Keeps this thread on one processor. Where that is not allowed it goes where it goes.
+/// Keeps this thread on one processor, if that is allowed.
 fn pin(cpu: usize) {
     let mut cpus = rustix::thread::CpuSet::new();
     cpus.set(cpu);
     let _ = rustix::thread::sched_setaffinity(None, &cpus);
 }
 
-/// CPU time of this thread: what other programs take does not count.
+/// CPU time of this thread. The time of other programs is not counted.
 fn thread_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)

@@ -34,7 +34,7 @@ fn powers(label: &str, from: u32, to: u32, step: usize) -> Axis {
     Axis::logarithmic(label, 2f64.powi(from as i32), 2f64.powi(to as i32), &ticks)
 }
 
-/// 2 to the power of `exponent`, as it is written.
+/// 2 to the power of `exponent`, in superscript digits.
 fn superscript(exponent: u32) -> String {
     const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     let digits = exponent.to_string();
@@ -53,7 +53,7 @@ fn colour(kind: Kind) -> usize {
     }
 }
 
-/// A series over the number of events.
+/// A series against the number of events.
 fn over_events(
     measured: &[Measured],
     threads: usize,
@@ -111,7 +111,7 @@ fn by_count(errors: &[Error]) -> Panel {
         colour: 5,
         points: of.iter().map(|e| (e.truth, [error_of(e.extremes[index]); 3])).collect(),
     };
-    // The formula between the measured places too: its dents are sharp.
+    // The formula is drawn between the measured counts too: its dents are sharp.
     let fine = (36 * 8..=54 * 8).map(|part| 2f64.powf(f64::from(part) / 24.0));
     let sd = |events: f64| Switch::DEFAULT.variance(events as u64).sqrt() / events;
     let lines = formula(fine.map(|events| (events, 164.5 * sd(events))).collect());
@@ -146,7 +146,7 @@ fn by_switch(errors: &[Error]) -> Panel {
     }
 }
 
-/// From 0 to the highest median that is drawn.
+/// An axis from 0 to the highest median that is drawn.
 fn nanoseconds(series: &[Series]) -> Axis {
     let medians = series.iter().flat_map(|of| &of.points).map(|(_, [_, median, _])| *median);
     let highest = medians.fold(1.0, f64::max) * 1.05;
@@ -164,7 +164,7 @@ fn quartiles(of: &Measured) -> [f64; 3] {
 fn cost(measured: &[Measured], threads: usize) -> Panel {
     let mut series: Vec<Series> =
         Kind::ALL.map(|kind| over_events(measured, threads, kind, quartiles)).into();
-    // Below, the threads have hardly begun.
+    // With fewer events the threads have hardly begun.
     series.iter_mut().for_each(|of| of.points.retain(|(events, _)| *events >= 1024.0));
     Panel {
         title: format!("What an event costs {threads} threads (median, band the quartiles)"),

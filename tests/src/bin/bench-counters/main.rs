@@ -1,9 +1,10 @@
-//! `cargo xtask bench counters`: the counters of `sampler_common::counting` side by side: what they
-//! count, what an event costs, with one thread, one for each processor and twice as many; and the scalable one
-//! with every switch-over. Everything is measured in this run; formulas are drawn beside it.
+//! `cargo xtask bench counters`: compares the counters of `sampler_common::counting`. Measured are
+//! the counted values and the cost of an event, with one thread, one for each processor and twice
+//! as many. The scalable counter runs with every switch-over. Everything is measured in this run;
+//! formulas are drawn with the measurements.
 //!
-//! Cases run in random order, round by round, so that what drifts on the machine drifts for all alike;
-//! ratios are taken within a round. Times are CPU time of the counting threads.
+//! Cases run in random order, round by round, so that drift of the machine affects all alike.
+//! Ratios are taken within a round. Times are CPU time of the counting threads.
 
 mod accuracy;
 mod cases;

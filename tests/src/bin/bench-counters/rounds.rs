@@ -11,7 +11,7 @@ pub(crate) struct Measured {
     pub(crate) runs: Vec<Run>,
 }
 
-/// Runs `cases`.
+/// Runs `cases` for `rounds` rounds.
 pub(crate) fn run(cases: &[Case], rounds: u32, seed: u64, cpus: usize) -> Vec<Measured> {
     let mut measured: Vec<Measured> =
         cases.iter().map(|case| Measured { case: *case, runs: Vec::new() }).collect();
@@ -33,7 +33,7 @@ impl Measured {
         Spread::of(self.runs.iter().map(|run| run.time_ns))
     }
 
-    /// 5 %, mean and 95 % of what was counted, by the number of events.
+    /// 5 %, mean and 95 % of the counted values, divided by the number of events.
     pub(crate) fn share(&self) -> [f64; 3] {
         crate::accuracy::band(self.runs.iter().map(|run| run.share))
     }
@@ -46,13 +46,14 @@ impl Measured {
     }
 }
 
-/// Of the runs that could have had all their threads at work at the same time, how many did.
+/// Number of runs whose threads all worked at the same time, and number of runs in which they could
+/// have.
 pub(crate) fn parallel(all: &[Measured], cpus: usize) -> (usize, usize) {
     let runs = || all.iter().filter(|of| of.case.threads <= cpus).flat_map(|of| &of.runs);
     (runs().filter(|run| run.is_parallel()).count(), runs().count())
 }
 
-/// The one of these threads, events and kind.
+/// The case with this kind, number of threads and number of events.
 pub(crate) fn find(all: &[Measured], kind: Kind, threads: usize, each: u64) -> Option<&Measured> {
     all.iter().find(|measured| measured.case == Case { kind, threads, each })
 }

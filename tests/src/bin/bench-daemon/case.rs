@@ -1,4 +1,4 @@
-//! One rate of one kind of stacks.
+//! A case: one rate of one kind of stacks.
 
 use crate::program::{Load, Program};
 use anyhow::{Context, Result};
@@ -10,32 +10,32 @@ use serde_json::Value;
 /// Outcomes of samples whose stack is lost.
 const LOSSES: [&str; 2] = ["ring_full", "ring_share"];
 
-/// Depth of the stacks and bytes of a frame, by the size of the snapshot that holds them.
+/// Depth of the stacks and bytes of a frame, by the size of the snapshot that holds such a stack.
 const STACKS: [(&str, u32, u32); 3] = [("4 KiB", 8, 64), ("8 KiB", 24, 128), ("16 KiB", 40, 256)];
 /// Allocations a second.
 const RATES: [u32; 5] = [100, 1_000, 5_000, 20_000, 40_000];
-/// From so many samples a second on there is a goal for the processor time of each.
+/// Rate, in samples a second, from which there is a goal for the processor time of each sample.
 const GOAL_RATE: u32 = 1_000;
-/// More than anybody can take.
+/// The rate of a storm: more than the daemon can take.
 const STORM: u32 = 0;
 
-/// What is measured.
+/// One measured case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     /// Size of the snapshots.
     pub(crate) snapshot: &'static str,
     depth: u32,
     frame_bytes: u32,
-    /// Samples a second that are asked for; 0: a storm.
+    /// Requested samples a second; 0: a storm.
     pub(crate) rate: u32,
     /// Whether the interval may rise.
     pub(crate) limited: bool,
 }
 
-/// What came of it.
+/// Measurements of a case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
-    /// Allocations a second.
+    /// Allocations a second that the program made.
     pub(crate) made: f64,
     /// Samples a second.
     pub(crate) samples: f64,
@@ -47,7 +47,7 @@ pub(crate) struct Measured {
     pub(crate) cpu_percent: f64,
     /// Resident bytes, without the ring.
     pub(crate) resident_bytes: u64,
-    /// By how much the ring's filling has raised the interval at most.
+    /// Largest factor by which the filling of the ring raised the interval.
     pub(crate) ring_factor: f64,
 }
 
@@ -62,7 +62,7 @@ impl Case {
         cases
     }
 
-    /// Whether its samples are to take little enough processor time.
+    /// Whether the case has a goal for the processor time of a sample.
     pub(crate) fn has_goal(&self) -> bool {
         self.rate == STORM || self.rate >= GOAL_RATE
     }
@@ -94,7 +94,8 @@ impl Case {
     }
 }
 
-/// CPU time that samplerd has used, by the scheduler's clock of the process: also that of threads that have ended since, as one of its start does after ten seconds.
+/// CPU time that samplerd has used, by the scheduler's clock of the process. The clock includes
+/// threads that have ended, such as a thread of samplerd's start that ends after ten seconds.
 fn used_seconds(status: &Value) -> Result<f64> {
     let ns = status["daemon_processor_ns"].as_f64();
     Ok(ns.with_context(|| format!("no CPU time in {status}"))? / 1e9)

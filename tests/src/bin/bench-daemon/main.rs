@@ -1,8 +1,9 @@
-//! `cargo xtask bench daemon`: what samplerd itself costs: processor time for each sample by rate and depth of stacks, memory, the
-//! largest rate without loss, what becomes of more, the time to the first profile, and how long questions take at many stacks.
+//! `cargo xtask bench daemon`: cost of samplerd itself. Measured are the processor time for each
+//! sample by rate and depth of stacks, memory, the largest rate without loss, the losses at higher
+//! rates, the time to the first profile, and the time of queries with many stacks.
 //!
-//! The program (`benches/stacks.c`) is sampled at every allocation, so its rate is the rate of samples. In each round every case is
-//! measured once, in random order.
+//! The program (`benches/stacks.c`) is sampled at every allocation, so its rate is the rate of
+//! samples. In each round every case is measured once, in random order.
 
 mod case;
 mod markdown;

@@ -1,26 +1,26 @@
-//! The program that is sampled.
+//! The sampled program.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::build;
 use sampler_tests::child::Child;
 use std::process::Command;
 
-/// What it is to do.
+/// Work of the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Allocations a second; 0: as many as it can.
+    /// Allocations a second; 0: as many as the program can make.
     pub(crate) rate: u32,
     /// Calls between main and malloc.
     pub(crate) depth: u32,
-    /// Bytes that each of their frames has besides what it needs.
+    /// Bytes that each of these calls' frames has in addition to its needs.
     pub(crate) frame_bytes: u32,
     /// Different stacks.
     pub(crate) stacks: u32,
-    /// How long.
+    /// Duration of the run.
     pub(crate) seconds: u32,
 }
 
-/// Running, at its mark.
+/// A running program that waits at its mark.
 pub(crate) struct Program {
     child: Child,
 }
@@ -43,7 +43,8 @@ impl Program {
         self.child.send("go")
     }
 
-    /// Waits for its end; allocations, and seconds that they took.
+    /// Waits for the end of the program. Returns the number of allocations, and their duration in
+    /// seconds.
     pub(crate) fn made(&mut self) -> Result<(u64, f64)> {
         let line = self.child.line()?;
         let (made, ns) = line.split_once(' ').with_context(|| format!("parse {line:?}"))?;

@@ -1,4 +1,4 @@
-//! How long questions take when there are many stacks, and the first one after a start.
+//! Times of queries with many stacks, and of the first query after a start.
 
 use crate::program::{Load, Program};
 use anyhow::Result;
@@ -6,33 +6,33 @@ use sampler_tests::Daemon;
 use sampler_tests::spread::Spread;
 use std::time::Instant;
 
-/// Times that each question is asked.
+/// Repetitions of each query.
 const TIMES: usize = 9;
-/// Samples that each stack gets on average, so that nearly all of them occur.
+/// Samples of each stack on average. Nearly all stacks then occur.
 const EACH: u32 = 6;
 /// Samples a second.
 const RATE: u32 = 20_000;
 
-/// A question.
+/// A query.
 pub(crate) struct Question {
     /// Arguments of the client.
     pub(crate) arguments: &'static str,
-    /// Milliseconds, the client's start and end included.
+    /// Milliseconds, including the client's start and end.
     pub(crate) ms: Spread,
 }
 
-/// What was asked.
+/// Measurements of all queries.
 pub(crate) struct Queries {
-    /// Different stacks that there were.
+    /// Number of distinct stacks.
     pub(crate) stacks: u64,
     /// Milliseconds from the daemon's start to the end of the first `sampler profile`.
     pub(crate) first_profile_ms: Spread,
-    /// The questions.
+    /// The queries.
     pub(crate) questions: Vec<Question>,
 }
 
 impl Question {
-    /// Whether it is to be answered soon enough: it is for the top stacks.
+    /// Whether the query has a goal for its time: queries for the top stacks have.
     pub(crate) fn has_goal(&self) -> bool {
         self.arguments.contains("--top")
     }
@@ -64,7 +64,7 @@ pub(crate) fn measure(stacks: u32) -> Result<Queries> {
     let mut questions = Vec::new();
     for question in QUESTIONS {
         let arguments: Vec<&str> = question.split(' ').collect();
-        // Names are looked up once.
+        // Names are symbolized once, before the measurement.
         daemon.sampler(&arguments)?.success(question)?;
         let mut times = Vec::new();
         for _ in 0..TIMES {

@@ -7,9 +7,9 @@ use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Most processor time for a sample of a case that [has a goal](Case::has_goal), microseconds.
+/// Largest processor time for a sample of a case that [has a goal](Case::has_goal), microseconds.
 pub(crate) const CPU_GOAL_US: f64 = 15.0;
-/// Longest time of a question for the top stacks, milliseconds.
+/// Longest time of a query for the top stacks, milliseconds.
 pub(crate) const QUERY_GOAL_MS: f64 = 200.0;
 
 // Writing to a String cannot fail.
@@ -56,7 +56,7 @@ pub(crate) fn json(machine: &Machine, cases: &[(Case, Vec<Measured>)], queries: 
     })
 }
 
-/// For each size of snapshot the largest rate of which nothing was lost.
+/// Largest rate without a lost sample, for each size of snapshot.
 fn without_loss(cases: &[(Case, Vec<Measured>)]) -> Value {
     let mut largest = serde_json::Map::new();
     for (case, of) in cases.iter().filter(|(case, of)| !case.limited && lost(of) == 0) {

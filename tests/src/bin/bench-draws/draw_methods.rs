@@ -1,37 +1,38 @@
-//! Ways to decide which allocations are sampled.
+//! Methods of deciding which allocations are sampled.
 
 use crate::thread_time;
 use sampler_common::sampling::{Cell, Decision, Design, Random, Rate, Strategy, decide, draw};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
-/// Draws that are timed at a time.
+/// Number of draws that one measurement times.
 const DRAWS: u32 = 1 << 18;
 
-/// A way to decide.
+/// A method of deciding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrawMethod {
     /// Bytes to the next sample: −R·ln U in floating point.
     Exponential,
     /// Bytes to the next sample: ⌊ln U/ln(1 − p)⌋ + 1, the logarithm in floating point.
     Geometric,
-    /// [`decide()`] with a geometric design: hazard in integers; the cell not atomic.
+    /// [`decide()`] with a geometric design: hazard in integers, the cell not atomic.
     Integer,
-    /// The same with the atomic cell that preemption asks for, as in the eBPF program.
+    /// [`decide()`] with a geometric design and the atomic cell that preemption requires, as in the
+    /// eBPF program.
     IntegerAtomic,
-    /// [`decide()`] with a Poisson design, not atomic.
+    /// [`decide()`] with a Poisson design, the cell not atomic.
     IntegerPoisson,
     /// The number of points in each allocation, Poisson of mean s/R, by inversion.
     PoissonEach,
 }
 
-/// A request is hit or not.
+/// Decides whether a request is sampled.
 trait Decide {
     fn hit(&mut self, size: u64) -> bool;
 }
 
 impl DrawMethod {
-    /// All of them.
+    /// All methods.
     pub(crate) const ALL: [DrawMethod; 6] = [
         DrawMethod::Exponential,
         DrawMethod::Geometric,
@@ -58,14 +59,14 @@ impl DrawMethod {
         let (size, interval) = (size as f64, interval as f64);
         match self {
             DrawMethod::Exponential | DrawMethod::PoissonEach => -(-size / interval).exp_m1(),
-            // Certain from a chance of 99 % on.
+            // From a chance of 99 % on, the sample is certain.
             DrawMethod::IntegerPoisson if size / interval >= 100f64.ln() => 1.0,
             DrawMethod::IntegerPoisson => -(-size / interval).exp_m1(),
             _ => -(size * (-1.0 / interval).ln_1p()).exp_m1(),
         }
     }
 
-    /// Nanoseconds of an allocation, and how many of `sizes` were sampled.
+    /// Nanoseconds for each allocation, and how many of `sizes` were sampled.
     pub(crate) fn time(self, sizes: &[u64], interval: u64, seed: u64) -> (f64, u64) {
         let random = Bits(fastrand::Rng::with_seed(seed));
         let rate = interval as f64;
@@ -117,7 +118,7 @@ impl DrawMethod {
         }
     }
 
-    /// Nanoseconds of the draw alone, which countdowns make once a sample.
+    /// Nanoseconds of the draw alone. Countdown methods draw once for each sample.
     pub(crate) fn time_draws(self, interval: u64, seed: u64) -> f64 {
         let mut random = Bits(fastrand::Rng::with_seed(seed));
         let rate = interval as f64;
@@ -136,7 +137,7 @@ impl DrawMethod {
 }
 
 fn design(strategy: Strategy, interval: u64) -> Design {
-    // A Poisson process has λ = 1/R, a Bernoulli trial for each byte −ln(1 − 1/R).
+    // A Poisson process has λ = 1/R. A Bernoulli trial for each byte has λ = −ln(1 − 1/R).
     let bytes = Rate::from_interval(interval).unwrap_or(Rate::NEVER);
     match strategy {
         Strategy::Poisson => Design::new(strategy, Rate::from_raw((1u64 << 48) / interval)),
@@ -144,7 +145,7 @@ fn design(strategy: Strategy, interval: u64) -> Design {
     }
 }
 
-/// Inlined for each way, so that none pays for a call that the others do not.
+/// Inlined for each method, so that no method pays for a call that the others do not make.
 fn run(sizes: &[u64], mut way: impl Decide) -> (f64, u64) {
     let mut samples = 0;
     let start = thread_time();
@@ -157,7 +158,7 @@ fn run(sizes: &[u64], mut way: impl Decide) -> (f64, u64) {
     (time.as_nanos() as f64 / sizes.len() as f64, samples)
 }
 
-/// A source of random bits with the variates of the ways.
+/// A source of random bits with the distributions of the methods.
 #[derive(Clone)]
 struct Bits(fastrand::Rng);
 
@@ -169,7 +170,7 @@ impl Random for Bits {
 }
 
 impl Bits {
-    /// In (0, 1].
+    /// A uniform number in (0, 1].
     #[inline(always)]
     fn uniform(&mut self) -> f64 {
         1.0 - self.0.f64()
@@ -185,13 +186,14 @@ impl Bits {
         (self.uniform().ln() / log_miss) as i64 + 1
     }
 
-    /// By inversion: the chances of 0, 1, 2 … taken off one uniform number.
+    /// A Poisson number by inversion: the chances of 0, 1, 2 … are subtracted from one uniform
+    /// number.
     #[inline(always)]
     fn poisson(&mut self, mean: f64) -> u32 {
         let mut chance = (-mean).exp();
         let mut rest = self.0.f64() - chance;
         let mut points = 0;
-        // A chance of 0 ends it where rounding left something over.
+        // A chance of 0 ends the loop if rounding left a rest.
         while rest >= 0.0 && chance > 0.0 {
             points += 1;
             chance *= mean / f64::from(points);

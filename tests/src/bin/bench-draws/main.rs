@@ -1,8 +1,10 @@
-//! `cargo xtask bench draws`: what it costs to decide which allocations are sampled: an exponential or a
-//! geometric distance drawn once a sample, in floating point or in integers, against a draw for every allocation.
+//! `cargo xtask bench draws`: cost of deciding which allocations are sampled. Compared are an
+//! exponential and a geometric distance drawn once a sample, in floating point or in integers, and
+//! a draw for every allocation.
 //!
-//! Ways and mixes of sizes run in random order, round by round; times are CPU time of the thread, on sizes
-//! drawn before. What each way samples is set against what it should.
+//! Methods and mixes of sizes run in random order, round by round. Times are CPU time of the
+//! thread, for sizes drawn before. The number of samples of each method is compared with its
+//! expectation.
 
 mod draw_methods;
 mod mixes;
@@ -33,7 +35,7 @@ struct Args {
     json: bool,
 }
 
-/// A way on a mix: nanoseconds of an allocation by round, and samples of all rounds.
+/// A method on a mix: nanoseconds of an allocation by round, and samples of all rounds.
 pub(crate) struct Measured {
     pub(crate) way: DrawMethod,
     pub(crate) mix: usize,
@@ -41,7 +43,7 @@ pub(crate) struct Measured {
     pub(crate) samples: u64,
 }
 
-/// Draws of a way: nanoseconds of one, by round.
+/// Draws of a method: nanoseconds of one draw, by round.
 pub(crate) struct Drawn {
     pub(crate) way: DrawMethod,
     pub(crate) times_ns: Vec<f64>,

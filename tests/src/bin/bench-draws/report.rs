@@ -17,12 +17,12 @@ fn spread(times: &[f64]) -> Spread {
     Spread::of(times.iter().copied())
 }
 
-/// Samples expected of one run.
+/// Expected samples of one run.
 fn expected(way: DrawMethod, mix: &Mix, interval: u64) -> f64 {
     mix.sizes.iter().map(|size| way.inclusion(*size, interval)).sum()
 }
 
-/// Standard deviations by which the samples of all rounds miss what is expected.
+/// Difference of the samples of all rounds from their expectation, in standard deviations.
 fn deviations(of: &Measured, mix: &Mix, interval: u64) -> f64 {
     let rounds = of.times_ns.len() as f64;
     let inclusion = |size: &u64| of.way.inclusion(*size, interval);

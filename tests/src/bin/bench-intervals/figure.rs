@@ -19,7 +19,7 @@ fn intervals(measured: &Measured) -> Axis {
     at.dedup();
     let ticks: Vec<_> = at.iter().map(|bytes| (*bytes as f64, exact_bytes(*bytes))).collect();
     let (first, last) = (at.first().copied().unwrap_or(64), at.last().copied().unwrap_or(1 << 32));
-    // A little room, also where there is but one interval.
+    // The margins leave a little room, also with only one interval.
     Axis::logarithmic("interval", first as f64 / 1.3, last as f64 * 1.3, &ticks)
 }
 
@@ -50,7 +50,7 @@ fn slowdown(measured: &Measured) -> Panel {
     let ticks = [1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0].map(|at| (at, format!("×{at}")));
     let highest = series.iter().flat_map(|of| &of.points).map(|(_, [_, _, high])| *high);
     let top = highest.fold(1.5, f64::max) * 1.1;
-    // ×1.5 only where there is room for it.
+    // The tick ×1.5 is drawn only if there is room for it.
     let fits = |at: f64| at <= top && (at != 1.5 || top < 10.0);
     let ticks: Vec<_> = ticks.into_iter().filter(|(at, _)| fits(*at)).collect();
     Panel {
@@ -85,7 +85,7 @@ fn samples(measured: &Measured) -> Panel {
     let top = (highest.fold(1e3, f64::max) * 1.2).min(2e6);
     let ticks: Vec<_> =
         ticks.into_iter().filter(|at| *at <= top).map(|at| (at, text(at))).collect();
-    // No sample at all has no place on this axis.
+    // A logarithmic axis has no place for 0 samples.
     for series in &mut all {
         series.points.retain(|(_, [_, middle, _])| *middle > 0.0);
     }

@@ -1,9 +1,11 @@
-//! `cargo xtask bench intervals`: how much slower a program runs, and how many samples a second come of it, by
-//! the sampling interval and the strategy. A python3 whose objects are malloc's, under the real daemon.
+//! `cargo xtask bench intervals`: slowdown of a program and samples per second, by the sampling
+//! interval and the strategy. The program is a python3 whose objects are malloc's, under the real
+//! daemon.
 //!
-//! In each round the program does a block of work without probes, then under samplerd one block with every
-//! setting in random order (`sampler set`), then one without probes again. Times are CPU time of the program, in
-//! which its probes are; ratios are taken to the blocks without probes of the same round.
+//! In each round the program does a block of work without probes. Then the program does one block
+//! under samplerd with every setting in random order (`sampler set`), and one block without probes
+//! again. Times are CPU time of the program, which includes its probes. Ratios are taken to the
+//! blocks without probes of the same round.
 
 mod figure;
 mod report;
@@ -52,7 +54,7 @@ fn strategy(name: &str) -> Result<Strategy> {
 
 fn interval(text: &str) -> Result<u64> {
     let bytes = units::parse_interval(text)?;
-    // The smallest stride.
+    // 64 bytes are the smallest stride.
     ensure!(bytes >= 64, "interval {text} is below 64B");
     Ok(bytes)
 }

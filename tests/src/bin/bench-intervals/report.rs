@@ -7,7 +7,7 @@ use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Of a figure of all rounds.
+/// Spread of a figure over all rounds.
 pub(crate) fn spread(blocks: &[Block], figure: impl Fn(&Block) -> f64) -> Spread {
     Spread::of(blocks.iter().map(figure))
 }

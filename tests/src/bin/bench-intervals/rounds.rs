@@ -9,9 +9,9 @@ use sampler_tests::{Daemon, daemon};
 use std::path::Path;
 use std::process::Command;
 
-/// Live samples for which there is room: at the smallest interval every block is one.
+/// Room for live samples: at the smallest interval every block is a sample.
 const MAX_LIVE: &str = "1048576";
-/// Rounds of work after a change that are not measured: the strategies that learn have learned by then.
+/// Rounds of work after a change that are not measured. Strategies that learn have learned by then.
 const WARM_UP: u32 = 2;
 
 /// How the program is sampled.
@@ -23,15 +23,15 @@ pub(crate) struct Setting {
     pub(crate) interval_bytes: u64,
 }
 
-/// A setting in one round.
+/// Measurements of a setting in one round.
 pub(crate) struct Block {
-    /// CPU time of the block by that of one without probes.
+    /// CPU time of the block divided by that of a block without probes.
     pub(crate) slowdown: f64,
     /// CPU time of the block, seconds.
     pub(crate) time_s: f64,
     /// Samples, lost ones included.
     pub(crate) samples: f64,
-    /// Of these those whose record found no room.
+    /// Samples whose record found no room.
     pub(crate) lost: f64,
     /// Allocations.
     pub(crate) objects: f64,
@@ -39,16 +39,18 @@ pub(crate) struct Block {
     pub(crate) bytes: f64,
 }
 
-/// What came in a second of the program's CPU time, over all rounds: at large intervals most rounds are without a sample.
+/// Count per second of the program's CPU time, over all rounds. At large intervals most rounds have
+/// no sample.
 pub(crate) fn per_second(blocks: &[Block], figure: impl Fn(&Block) -> f64) -> f64 {
     blocks.iter().map(figure).sum::<f64>() / blocks.iter().map(|block| block.time_s).sum::<f64>()
 }
 
-/// Everything measured.
+/// All measurements.
 pub(crate) struct Measured {
     /// Settings with their rounds.
     pub(crate) settings: Vec<(Setting, Vec<Block>)>,
-    /// The blocks without probes after each round by those before it: what the machine did meanwhile.
+    /// Blocks without probes after each round divided by those before the round: the drift of the
+    /// machine.
     pub(crate) drift: Spread,
     /// CPU seconds of a block without probes.
     pub(crate) unprobed_s: Spread,
@@ -77,7 +79,7 @@ impl Program {
     }
 }
 
-/// What samplerd has counted of the program.
+/// Counters of samplerd for the program.
 struct Counters {
     samples: f64,
     lost: f64,
@@ -132,7 +134,7 @@ pub(crate) fn run(settings: &[Setting], rounds: u32, block: u32) -> Result<Measu
     Ok(Measured { settings: measured, drift: Spread::of(drift), unprobed_s: Spread::of(unprobed) })
 }
 
-/// A block under a setting, not yet compared with one without probes.
+/// Measures a block under a setting, not yet compared with a block without probes.
 fn under(samplerd: &Daemon, program: &mut Program, setting: Setting, block: u32) -> Result<Block> {
     let (interval, strategy) = (setting.interval_bytes.to_string(), setting.strategy.name());
     samplerd

@@ -1,4 +1,4 @@
-//! How long it takes to attach: from the start of the daemon to its `ready`.
+//! Time to attach: from the start of the daemon to its `ready` line.
 
 use super::Setup;
 use anyhow::{Context, Result};
@@ -7,20 +7,20 @@ use std::time::Instant;
 
 /// Times in milliseconds, over the rounds.
 pub(crate) struct Attach {
-    /// To one process.
+    /// Time to attach to one process.
     pub(crate) one_ms: Spread,
-    /// To all of them, each given.
+    /// Time to attach to all processes, each given.
     pub(crate) given_ms: Spread,
-    /// To the whole machine.
+    /// Time to attach to the whole machine.
     pub(crate) all_ms: Spread,
-    /// For each further process given.
+    /// Time for each further process given.
     pub(crate) more_ms: Spread,
 }
 
-/// Starts daemons, each alone.
+/// Starts daemons, one at a time.
 ///
 /// # Errors
-/// If one does not start or does not end well.
+/// If a daemon does not start or does not end well.
 pub(crate) fn measure(pids: &[u32], rounds: u32) -> Result<Attach> {
     let mut order = [Setup::One, Setup::Given, Setup::All];
     let mut times: [Vec<f64>; 3] = Default::default();

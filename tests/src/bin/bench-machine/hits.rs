@@ -1,4 +1,5 @@
-//! What a malloc and a free cost under probes with one and with many processes attached, and what a process pays that does neither.
+//! Cost of a malloc and a free under probes, with one and with many processes attached.
+//! Also the cost for a process that does not allocate.
 
 use super::Setup;
 use anyhow::{Context, Result, ensure};
@@ -9,7 +10,7 @@ use std::process::Command;
 
 /// All setups.
 pub(crate) const SETUPS: [Setup; 4] = [Setup::Nothing, Setup::One, Setup::Given, Setup::All];
-/// Blocks whose median is one measurement, and calls in each.
+/// Blocks whose median is one measurement, and calls in each block.
 const BLOCKS: u32 = 15;
 const CALLS: u32 = 20_000;
 
@@ -21,10 +22,10 @@ pub(crate) struct Hits {
     pub(crate) compute: [Vec<f64>; SETUPS.len()],
 }
 
-/// Measures in a process of its own, the idle ones beside it.
+/// Measures in a process of its own, while the idle processes run.
 ///
 /// # Errors
-/// If it does not start, or a daemon does not.
+/// If the process or a daemon does not start.
 pub(crate) fn measure(idle: &[u32], rounds: u32) -> Result<Hits> {
     let program = build::compile_bench("loop.c")?;
     let last = std::thread::available_parallelism().context("count the processors")?.get() - 1;
@@ -56,17 +57,18 @@ fn time(target: &mut Child, what: &str) -> Result<f64> {
 }
 
 impl Hits {
-    /// Costs of a pair with a setup: time with it less time without a daemon, by round.
+    /// Costs of a pair with a setup: the time with the setup less the time without a daemon, by
+    /// round.
     pub(crate) fn costs(&self, setup: usize) -> Vec<f64> {
         self.pairs[setup].iter().zip(&self.pairs[0]).map(|(with, without)| with - without).collect()
     }
 
-    /// Such a cost by that with one process attached.
+    /// Cost of a pair with a setup divided by that with one process attached.
     pub(crate) fn cost_ratio(&self, setup: usize) -> Spread {
         ratio(&self.costs(setup), &self.costs(1))
     }
 
-    /// Time of a process that allocates nothing by that without a daemon.
+    /// Time of a process that allocates nothing, divided by that without a daemon.
     pub(crate) fn compute_ratio(&self, setup: usize) -> Spread {
         ratio(&self.compute[setup], &self.compute[0])
     }

@@ -1,8 +1,9 @@
-//! `cargo xtask bench machine`: what it costs to profile many processes: attaching to them, a hit with one and with all of them
-//! attached, a process that allocates nothing, and the daemon at rest.
+//! `cargo xtask bench machine`: cost of profiling many processes. Measured are attaching, a hit
+//! with one and with all processes attached, a process that allocates nothing, and the idle daemon.
 //!
-//! Everything is measured against the real daemon. In each round every setup is measured once, in random order; costs are
-//! differences, and judged by ratios, within a round. Idle processes wait in `read`.
+//! Everything is measured with the real daemon. In each round every setup is measured once, in
+//! random order. Costs are differences within a round, and are judged by ratios within a round.
+//! Idle processes wait in `read`.
 
 mod attach;
 mod hits;
@@ -39,14 +40,14 @@ pub(crate) enum Setup {
     Nothing,
     /// One process, by links of its own.
     One,
-    /// All of them, each given, by links that all share.
+    /// All processes, each given, by links that all share.
     Given,
     /// Every process of the machine.
     All,
 }
 
 impl Setup {
-    /// As people read it.
+    /// Name for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Setup::Nothing => "no daemon",
@@ -56,7 +57,8 @@ impl Setup {
         }
     }
 
-    /// Starts its daemon; `processes` are the one, and the idle ones.
+    /// Starts the setup's daemon. `processes` are the one process of [`Setup::One`], and the idle
+    /// ones.
     fn start(self, processes: &[u32]) -> Result<Option<Daemon>> {
         let daemon = match self {
             Setup::Nothing => return Ok(None),

@@ -16,7 +16,7 @@ const MORE_GOAL_MS: f64 = 5.0;
 const HIT_GOAL: f64 = 1.1;
 /// Largest slowdown of a process that allocates nothing.
 const COMPUTE_GOAL: f64 = 1.02;
-/// Largest share of a processor at rest, percent.
+/// Largest share of a processor that an idle daemon may take, percent.
 const REST_GOAL_PERCENT: f64 = 0.5;
 /// Largest resident memory, MiB.
 const MEMORY_GOAL_MIB: f64 = 100.0;

@@ -1,4 +1,4 @@
-//! The daemon at rest: what it uses while its processes do nothing.
+//! The idle daemon: its resource use while its processes do nothing.
 
 use super::Setup;
 use anyhow::{Context, Result};
@@ -6,24 +6,24 @@ use sampler_tests::usage::{processor_seconds, resident};
 use sampler_tests::wait;
 use std::time::{Duration, Instant};
 
-/// Before it is watched: what was to be done at the start is done.
+/// Time before the measurement, in which the daemon finishes the work of its start.
 const SETTLING_TIME: Duration = Duration::from_secs(5);
 
-/// What a daemon uses.
+/// Resource use of an idle daemon.
 pub(crate) struct Rest {
-    /// Which.
+    /// The setup of the daemon.
     pub(crate) setup: Setup,
     /// Percent of one processor.
     pub(crate) cpu_percent: f64,
-    /// Over so many seconds.
+    /// Duration of the measurement.
     pub(crate) seconds: f64,
     /// Resident memory, bytes.
     pub(crate) resident_bytes: u64,
-    /// Of which the ring's double mapping.
+    /// Bytes of the ring's double mapping, included in `resident_bytes`.
     pub(crate) ring_bytes: u64,
 }
 
-/// Watches a daemon with all processes given, and one with the whole machine.
+/// Measures a daemon with all processes given, and a daemon with the whole machine.
 ///
 /// # Errors
 /// If a daemon does not start or ends early.

@@ -1,7 +1,9 @@
-//! `cargo xtask bench preload`: what the preloaded library costs a pair of malloc and free, over a library that only forwards the two
-//! to the same allocator: on one thread and on two, with nobody listening and with samplerd attached.
+//! `cargo xtask bench preload`: cost of the preloaded library for a pair of malloc and free,
+//! compared with a library that only forwards both to the same allocator. Measured on one thread
+//! and on two, with no listener and with samplerd attached.
 //!
-//! Ways run in random order, round by round, and are compared within their round; times are CPU time of the threads.
+//! Setups run in random order, round by round, and are compared within their round. Times are CPU
+//! time of the threads.
 
 mod report;
 mod setup;
@@ -33,7 +35,7 @@ struct Args {
     json: bool,
 }
 
-/// Nanoseconds of a pair by round, of a way on so many threads.
+/// Nanoseconds of a pair by round, of a setup on this many threads.
 pub(crate) struct Measured {
     pub(crate) way: Setup,
     pub(crate) threads: u32,

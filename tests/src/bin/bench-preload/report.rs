@@ -6,16 +6,16 @@ use sampler_tests::machine::Machine;
 use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
 
-/// What a pair may cost over forwarding, nanoseconds.
+/// Largest cost of a pair over forwarding, nanoseconds.
 const GOAL_NS: f64 = 1.5;
 
-/// Whether a way on so many threads reaches the goal; of what has none nothing is said.
+/// Whether a setup on this many threads reaches the goal; `None` if the setup has no goal.
 fn is_met(of: &Measured, over: Option<&Spread>) -> Option<bool> {
     let samples = matches!(of.way, Setup::Unheard | Setup::Heard);
     over.filter(|_| samples).map(|over| over.median <= GOAL_NS)
 }
 
-/// Each round's time less that of the forwarding library in the same round.
+/// Time of each round less that of the forwarding library in the same round.
 fn over_forwarding(all: &[Measured], of: &Measured) -> Option<Spread> {
     let base = all.iter().find(|it| it.way == Setup::Forwarded && it.threads == of.threads)?;
     if of.way == Setup::Forwarded {

@@ -1,4 +1,4 @@
-//! The ways of running the same pairs.
+//! The setups in which the same pairs run.
 
 use anyhow::{Context, Result};
 use sampler_tests::child::finish;
@@ -6,21 +6,21 @@ use sampler_tests::{Daemon, build, preload};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What is in front of malloc.
+/// The library between the program and malloc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setup {
-    /// Nothing.
+    /// No library.
     Native,
-    /// A library that jumps on.
+    /// A library that only forwards.
     Forwarded,
-    /// The sampling library, and nobody listens.
+    /// The sampling library, with no listener.
     Unheard,
     /// The sampling library under a daemon that listens.
     Heard,
 }
 
 impl Setup {
-    /// All of them.
+    /// All setups.
     pub(crate) const ALL: [Setup; 4] =
         [Setup::Native, Setup::Forwarded, Setup::Unheard, Setup::Heard];
 
@@ -34,7 +34,7 @@ impl Setup {
     }
 }
 
-/// What is run.
+/// The programs that are run.
 pub(crate) struct Programs {
     pairs: u64,
     interval: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Compiles it.
+    /// Compiles the programs.
     pub(crate) fn prepare(pairs: u64, interval: u64) -> Result<Programs> {
         build::require_root()?;
         let program = build::compile_bench("pair.c")?;
@@ -56,7 +56,7 @@ impl Programs {
     pub(crate) fn run(&self, way: Setup, threads: u32) -> Result<f64> {
         let mut command = Command::new(&self.program);
         command.args([threads.to_string(), self.pairs.to_string()]);
-        // It ends when this is dropped.
+        // Dropping the daemon ends it.
         let _daemon = (way == Setup::Heard).then(|| self.listen()).transpose()?;
         match way {
             Setup::Native => {}
@@ -70,7 +70,7 @@ impl Programs {
         said.trim().parse().with_context(|| format!("no number: {said:?}"))
     }
 
-    /// A daemon that listens to whoever loads the library and is started from here.
+    /// A daemon that listens to every process that loads the library and is started from here.
     fn listen(&self) -> Result<Daemon> {
         let library = self.library.display().to_string();
         let arguments = ["--follow", "--samplers-only", "--probe-file", &library];

@@ -1,4 +1,4 @@
-//! The target with everything that can be attached to it, loaded.
+//! The target with all loaded programs that can be attached to it.
 
 use super::cases::Setup;
 use super::ours::{Ours, Probes};
@@ -10,7 +10,7 @@ use sampler_daemon::bpf::bench::{Comparison, ComparisonProgram, Hook};
 /// The daemon's default interval.
 const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
 
-/// Everything loaded, nothing attached.
+/// The target and all programs, loaded but not attached.
 pub(crate) struct Bench {
     /// The process that is measured.
     pub(crate) target: Target,
@@ -56,7 +56,7 @@ impl Bench {
         let at = |program: &ComparisonProgram, offset| {
             program.attach(&target.file, target.pid(), offset)
         };
-        // As memleak does, whatever the instruction there is.
+        // memleak attaches to the first instruction, whatever the instruction is.
         let (malloc, free) = (target.malloc.offset, target.free.offset);
         match setup {
             Setup::Nothing => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! What is measured, in which variants, and what it has to reach.
+//! The cases of the measurement, their setups, and their goals.
 
 use super::target::Block;
 
@@ -7,21 +7,21 @@ use super::target::Block;
 pub(crate) enum Setup {
     /// No probe.
     Nothing,
-    /// An empty session program on malloc that skips the return, where ours is.
+    /// An empty session program on malloc that skips the return, where samplerd's program attaches.
     EmptySession,
-    /// Ours on malloc; nothing is sampled.
+    /// samplerd's program on malloc; nothing is sampled.
     OurMalloc,
-    /// An empty program on free, where ours is.
+    /// An empty program on free, where samplerd's program attaches.
     EmptyFree,
-    /// Ours on free with 1,000 live samples, none of which is freed.
+    /// samplerd's program on free with 1,000 live samples, none of which is freed.
     OurFreeFew,
-    /// Ours on free with 100,000 live samples, none of which is freed.
+    /// samplerd's program on free with 100,000 live samples, none of which is freed.
     OurFreeMany,
-    /// Ours on both at the default interval: samples are taken, with their stacks.
+    /// samplerd's programs on both at the default interval: samples are taken, with their stacks.
     OurPair,
-    /// Empty programs where memleak has its: malloc's entry and return, free's first instruction.
+    /// Empty programs where memleak attaches: malloc's entry and return, free's first instruction.
     EmptyMemleak,
-    /// Programs there that do what memleak's do.
+    /// Programs at memleak's instructions that do what memleak's do.
     Memleak,
 }
 
@@ -39,7 +39,8 @@ impl Setup {
         }
     }
 
-    /// Calls in a block: fewer where an instruction is single-stepped, which takes many microseconds.
+    /// Calls in a block. The block is smaller if an instruction is single-stepped, which takes many
+    /// microseconds.
     pub(crate) fn calls(self) -> u32 {
         match self {
             Setup::EmptyMemleak | Setup::Memleak => 100,
@@ -51,27 +52,27 @@ impl Setup {
 /// A ratio of costs and its bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Comparison {
-    /// Its cost is divided …
+    /// The setup whose cost is divided …
     pub(crate) above: Setup,
-    /// … by this one's.
+    /// … by this setup's cost.
     pub(crate) below: Setup,
-    /// What the ratio has to reach.
+    /// The goal of the ratio.
     pub(crate) goal: Goal,
 }
 
 /// The bound of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// At most this.
+    /// At most this ratio.
     AtMost(f64),
-    /// At least this.
+    /// At least this ratio.
     AtLeast(f64),
-    /// Only reported.
+    /// No bound: the ratio is only reported.
     Open,
 }
 
 impl Goal {
-    /// Whether `ratio` reaches it; `None` where nothing is asked.
+    /// Whether `ratio` reaches the goal; `None` without a bound.
     pub(crate) fn is_met(self, ratio: f64) -> Option<bool> {
         match self {
             Goal::AtMost(bound) => Some(ratio <= bound),
@@ -81,16 +82,16 @@ impl Goal {
     }
 }
 
-/// What is measured.
+/// One case of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
-    /// What is measured.
+    /// Name of the case.
     pub(crate) name: &'static str,
-    /// What the target does.
+    /// Work of the target.
     pub(crate) block: Block,
-    /// The ways to run it; the first is without a probe.
+    /// The setups; the first has no probe.
     pub(crate) setups: &'static [Setup],
-    /// What is compared.
+    /// The comparisons of setups.
     pub(crate) comparisons: &'static [Comparison],
 }
 
@@ -109,7 +110,7 @@ const MANY_LIVE_SAMPLES: FreeCase = (
     [Comparison { above: Setup::OurFreeMany, below: Setup::EmptyFree, goal: Goal::AtMost(1.15) }],
 );
 
-/// All of them.
+/// All cases.
 pub(crate) const CASES: &[Case] = &[
     Case {
         name: "unsampled malloc",

@@ -1,4 +1,4 @@
-//! What samplerd costs beside the probes, on a python3 that never stops allocating.
+//! Cost of samplerd in addition to its probes, for a python3 that never stops allocating.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;
@@ -10,16 +10,16 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Samples a second that are aimed at.
+/// Intended samples a second.
 const SAMPLES_PER_SECOND: f64 = 1000.0;
-/// How long processor time is counted.
+/// Period in which processor time is counted.
 const COUNTED_PERIOD: Duration = Duration::from_secs(12);
-/// How long the target's rate is looked at, to choose the interval.
+/// Period in which the target's rate is measured, to choose the interval.
 const RATE_PERIOD: Duration = Duration::from_secs(2);
-/// Times that a fresh daemon is asked for its first profile.
+/// How many fresh daemons are asked for their first profile.
 const STARTS: usize = 5;
 
-/// What was measured.
+/// Measured costs.
 pub(crate) struct Costs {
     /// Mean bytes between samples.
     pub(crate) interval_bytes: u64,
@@ -27,27 +27,27 @@ pub(crate) struct Costs {
     pub(crate) samples_per_second: f64,
     /// Calls of the malloc family a second.
     pub(crate) allocations_per_second: f64,
-    /// Percent of one processor, of samplerd alone, over this many seconds.
+    /// Processor time of samplerd alone, in percent of one processor.
     pub(crate) cpu_percent: f64,
-    /// Seconds counted.
+    /// Seconds in which processor time was counted.
     pub(crate) seconds: f64,
-    /// Of the stacks, how many percent were unwound to their root.
+    /// Percent of the stacks that were unwound to their root.
     pub(crate) complete_percent: f64,
     /// Milliseconds from `ready` to the end of the first `sampler profile`.
     pub(crate) first_profile_ms: Spread,
     /// Resident memory, bytes.
     pub(crate) resident_bytes: u64,
-    /// Of which the ring's double mapping, bytes.
+    /// Bytes of the ring's double mapping, included in `resident_bytes`.
     pub(crate) ring_bytes: u64,
 }
 
 /// Runs python3 and samplerd.
 ///
 /// # Errors
-/// If either does not start or stops early.
+/// If python3 or samplerd does not start or stops early.
 pub(crate) fn measure() -> Result<Costs> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/allocate.py");
-    // Not one that somebody built for themselves, where there is the distribution's.
+    // The distribution's python3 is preferred to one that a user has built.
     let installed = Path::new("/usr/bin/python3");
     let python = if installed.exists() { installed } else { Path::new("python3") };
     let mut command = Command::new(python);

@@ -1,10 +1,11 @@
-//! `cargo xtask bench probe`: what a hit of our probes costs, against empty programs and memleak's way,
-//! and what samplerd costs beside them. Everything is measured in this run; nothing is read from a file.
+//! `cargo xtask bench probe`: cost of a hit of samplerd's probes, compared with empty programs and
+//! with memleak's programs, and cost of samplerd in addition. Everything is measured in this run;
+//! nothing is read from a file.
 //!
-//! A target process times blocks of calls while this program attaches, in random order and many
-//! rounds, nothing, an empty program of the same attach type at the same instruction, or ours. The
-//! cost of a hit is the time with a probe less the time without one, of the same round. Targets are
-//! judged by the median over the rounds of the ratio of such costs.
+//! A target process times blocks of calls. Meanwhile this program attaches nothing, an empty
+//! program of the same attach type at the same instruction, or samplerd's program, in random order
+//! and many rounds. The cost of a hit is the time with a probe less the time without a probe, of
+//! the same round. Goals are judged by the median over the rounds of the ratio of such costs.
 
 mod attach;
 mod cases;

@@ -1,4 +1,4 @@
-//! The sampler's own programs on the target, as samplerd attaches them.
+//! samplerd's own programs on the target, attached as samplerd attaches them.
 
 use super::target::Target;
 use anyhow::{Context, Result, ensure};
@@ -17,19 +17,20 @@ pub(crate) struct Ours {
     kernel: Kernel,
 }
 
-/// Which of our probes are attached.
+/// Which of samplerd's probes are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probes {
-    /// The one on malloc.
+    /// The probe on malloc.
     Malloc,
-    /// The one on free.
+    /// The probe on free.
     Free,
-    /// Both.
+    /// Both probes.
     Both,
 }
 
 impl Ours {
-    /// Loads the programs as samplerd does by default; `interval_bytes` is the mean distance of samples.
+    /// Loads the programs as samplerd does by default. `interval_bytes` is the mean number of bytes
+    /// between samples.
     pub(crate) fn load(target: &Target, interval_bytes: u64) -> Result<Ours> {
         let settings = Settings {
             engine: ProbeEngine::Session,
@@ -47,7 +48,7 @@ impl Ours {
             follow: false,
             pid_namespace: None,
             tasks: TaskOffsets::of_kernel().ok(),
-            // Nobody reads its ring.
+            // The brake is off, because nobody reads the ring.
             brake: false,
             windows: None,
         };
@@ -61,8 +62,8 @@ impl Ours {
         Ok(ours)
     }
 
-    /// Loads them and fills the live set with `count` blocks of the target; after that nothing is sampled
-    /// but one byte in 4 GiB.
+    /// Loads the programs, and fills the live set with `count` blocks of the target. After that the
+    /// interval is 4 GiB, so that nearly nothing is sampled.
     pub(crate) fn with_live(target: &mut Target, count: u32) -> Result<Ours> {
         let mut ours = Ours::load(target, 1)?;
         let links = ours.attach(target, Probes::Malloc)?;
@@ -81,7 +82,7 @@ impl Ours {
         Ok(())
     }
 
-    /// Attaches; dropping the links detaches.
+    /// Attaches the probes; dropping the links detaches them.
     pub(crate) fn attach(&mut self, target: &Target, probes: Probes) -> Result<Vec<Link>> {
         let point = |function: &Function, role| {
             let cookie = Cookie::new(SLOT, role).placed(function.placement.emulated);
@@ -94,7 +95,7 @@ impl Ours {
         if probes != Probes::Malloc {
             points.freeing = point(&target.free, Role::Free);
         }
-        // What earlier samples left in the ring must not change how later ones end.
+        // The ring is emptied first: earlier records must not change how later samples end.
         let until = self.kernel.ring.produced();
         self.kernel.ring.read(usize::MAX, until, |_| ());
         self.kernel.attach(&target.file, Some(target.pid()), &points)

@@ -15,8 +15,8 @@ const PROFILE_GOAL_MS: f64 = 1000.0;
 /// Largest resident memory besides the ring, MiB.
 const MEMORY_GOAL_MIB: f64 = 64.0;
 
-/// Everything as JSON: `{"machine", "cases": [{"name", "setups", "comparisons"}], "samplerd"}`; times in
-/// nanoseconds per call.
+/// Everything as JSON: `{"machine", "cases": [{"name", "setups", "comparisons"}], "samplerd"}`.
+/// Times are in nanoseconds per call.
 pub(crate) fn json(machine: &Machine, cases: &[Measured], costs: Option<&Costs>) -> Value {
     json!({
         "machine": {

@@ -1,7 +1,7 @@
 //! Rounds: every setup of every case once, in random order, again and again.
 //!
-//! What drifts on a machine (its clock, its neighbours) then drifts for all setups alike, and
-//! ratios are taken within a round.
+//! Drift of the machine (its clock, its neighbours) then affects all setups alike.
+//! Ratios are taken within a round.
 
 use super::attach::Bench;
 use super::cases::{Case, Setup};
@@ -13,7 +13,7 @@ use sampler_tests::spread::Spread;
 pub(crate) struct Measured {
     /// The case.
     pub(crate) case: Case,
-    /// The time in each round, in the order of the case's setups.
+    /// The times of each setup by round, in the order of the case's setups.
     times: Vec<Vec<f64>>,
 }
 
@@ -52,13 +52,13 @@ impl Measured {
         number.map_or(&[], |number| &self.times[number])
     }
 
-    /// What the probes of a setup cost per call: time with them less time without, by round.
+    /// Cost of a setup's probes per call: the time with them less the time without, by round.
     pub(crate) fn costs(&self, setup: Setup) -> Vec<f64> {
         let without = self.times(Setup::Nothing);
         self.times(setup).iter().zip(without).map(|(with, without)| with - without).collect()
     }
 
-    /// Ratio of the costs of two setups, round by round: what goals are about.
+    /// Ratio of the costs of two setups, round by round. Goals bound this ratio.
     pub(crate) fn cost_ratio(&self, above: Setup, below: Setup) -> Spread {
         ratio(&self.costs(above), &self.costs(below))
     }

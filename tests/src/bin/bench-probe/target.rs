@@ -1,4 +1,4 @@
-//! The process that is measured (`benches/loop.c`), and where its malloc and free are.
+//! The measured process (`benches/loop.c`), and the places of its malloc and free.
 
 use anyhow::{Context, Result, ensure};
 use sampler_daemon::inspect::allocator::Function;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 /// The target, waiting for a command.
 pub(crate) struct Target {
     child: Child,
-    /// The file that holds its allocator.
+    /// The file that has the target's allocator.
     pub(crate) file: Arc<File>,
-    /// Its `malloc`.
+    /// The target's `malloc`.
     pub(crate) malloc: Function,
-    /// Its `free`.
+    /// The target's `free`.
     pub(crate) free: Function,
 }
 
-/// What one block of the target does.
+/// Work of one block of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
     /// malloc and free, the same address again.
@@ -40,7 +40,7 @@ impl Block {
 }
 
 impl Target {
-    /// Starts it on the last CPU.
+    /// Starts the target on the last CPU.
     pub(crate) fn start() -> Result<Target> {
         let program = build::compile_bench("loop.c")?;
         let last = std::thread::available_parallelism().context("count the processors")?.get() - 1;
@@ -58,12 +58,12 @@ impl Target {
         Ok(Target { file: Arc::clone(&allocator.file), malloc, free, child })
     }
 
-    /// Its process id.
+    /// Process id of the target.
     pub(crate) fn pid(&self) -> u32 {
         self.child.pid()
     }
 
-    /// Lets it keep `count` more blocks.
+    /// Lets the target keep `count` more blocks.
     pub(crate) fn hold(&mut self, count: u32) -> Result<()> {
         self.child.send(&format!("hold {count}"))?;
         ensure!(self.child.line()? == "held", "the target does not answer");

@@ -1,4 +1,5 @@
-//! Accuracy beside cost: samplerd's figures of the places that ask for most against exact ones of the same run.
+//! Accuracy of samplerd: compares its figures of the places that ask for most with exact ones of
+//! the same run.
 
 use crate::attached::Attached;
 use crate::exact::{Exact, Names, since};
@@ -16,34 +17,35 @@ use sampler_tests::progress::Progress;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Most places looked at, and the least share of all bytes that each asks for.
+/// Largest number of places compared, and the least share of all bytes that each place asks for.
 pub(crate) const TOP: usize = 10;
 pub(crate) const MIN_SHARE: f64 = 0.01;
-/// The frame of the counting library that stands two above the caller, see `benches/exact.c`.
+/// The frame of the counting library two frames above the caller, see `benches/exact.c`.
 const MARK: &str = "exact_take";
 
-/// Intervals, as samplerd takes them, and in bytes.
+/// Intervals, as samplerd's options and in bytes.
 pub(crate) const INTERVALS: [(&str, u64); 3] =
     [("64KiB", 64 << 10), ("512KiB", 512 << 10), ("4MiB", 4 << 20)];
 
-/// One run.
+/// One run of a workload with one interval.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Accuracy {
     /// The program.
     pub(crate) workload: Workload,
     /// Mean bytes between samples.
     pub(crate) interval_bytes: u64,
-    /// Samples.
+    /// Number of samples.
     pub(crate) samples: u64,
     /// The places that ask for most, the largest first.
     pub(crate) places: Vec<Place>,
-    /// The same error of all bytes.
+    /// Relative error of the estimate of all bytes.
     pub(crate) total_error: f64,
-    /// What samplerd counts exactly by what the library counts, minus 1.
+    /// samplerd's exact count divided by the library's count, minus 1.
     pub(crate) count_error: f64,
 }
 
-/// Runs every workload with the library under samplerd with each interval, in random order. What fails is printed and left out.
+/// Runs every workload with the library under samplerd with each interval, in random order.
+/// A run that fails is printed and left out.
 pub(crate) fn measure(workloads: &[Workload], plan: Plan, scratch: &Scratch) -> Vec<Accuracy> {
     let each = |workload: &Workload| INTERVALS.map(|interval| (*workload, interval));
     let mut order: Vec<(Workload, (&str, u64))> = workloads.iter().flat_map(each).collect();
@@ -68,20 +70,20 @@ pub(crate) fn measure(workloads: &[Workload], plan: Plan, scratch: &Scratch) -> 
 /// A function that calls malloc.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Place {
-    /// Its name.
+    /// The function's name.
     pub(crate) name: String,
-    /// Bytes that it asked for.
+    /// Bytes that the function asked for, exactly.
     pub(crate) exact: f64,
-    /// What samplerd says …
+    /// Estimate of samplerd.
     pub(crate) estimate: f64,
-    /// … and the ends of its interval (95 %).
+    /// Lower end of the estimate's interval (95 %).
     pub(crate) low: f64,
-    /// The upper one.
+    /// Upper end of the estimate's interval.
     pub(crate) high: f64,
 }
 
 impl Place {
-    /// Estimated bytes by exact ones, minus 1.
+    /// Estimated bytes divided by exact bytes, minus 1.
     pub(crate) fn error(&self) -> f64 {
         self.estimate / self.exact - 1.0
     }

@@ -1,4 +1,4 @@
-//! A tool at work, and what it says of itself.
+//! A profiler at work, and its own figures.
 
 use crate::clock;
 use anyhow::Result;
@@ -7,11 +7,11 @@ use sampler_tests::child::Child;
 use sampler_tests::{Daemon, daemon};
 use serde_json::Value;
 
-/// What runs beside a program while it is measured; dropping it ends and detaches it.
+/// What runs together with a measured program. Dropping this value ends and detaches it.
 pub(crate) enum Attached {
-    /// Nothing, or something within the program.
+    /// Nothing, or a profiler inside the program.
     Nothing,
-    /// Programs of this process.
+    /// Probes that this process has attached.
     Links(Vec<Link>),
     /// samplerd.
     Daemon(Daemon),
@@ -19,30 +19,31 @@ pub(crate) enum Attached {
     Process(Child),
 }
 
-/// What samplerd took.
+/// Counts of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Samples {
-    /// Samples, lost ones included.
+    /// Samples taken, lost ones included.
     pub(crate) taken: f64,
-    /// Of these those whose record found no room.
+    /// Samples whose record found no room.
     pub(crate) lost: f64,
 }
 
 /// The windows of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Windows {
-    /// How many there were.
+    /// Number of windows.
     pub(crate) met: f64,
-    /// Bytes allocated, and the ends of their 95 % interval; infinite: no interval.
+    /// Bytes allocated, and the ends of their 95 % interval. Infinite ends: no interval.
     pub(crate) value: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// Samples of one weight that would tell as much of the bytes: (Σw)²/Σw².
+    /// Effective number of samples: (Σw)²/Σw², as many samples of equal weight have the same
+    /// precision.
     pub(crate) effective: f64,
 }
 
 impl Windows {
-    /// Of a profile as json; `None` without windows.
+    /// Reads the windows of a profile as json; `None` without windows.
     fn of(profile: &Value) -> Option<Windows> {
         let clusters = profile["reference"]["clusters"].get(0)?;
         let met = clusters["windows"].as_f64()?;
@@ -64,7 +65,7 @@ impl Windows {
 }
 
 impl Attached {
-    /// CPU time of its processes so far, seconds.
+    /// CPU time of the profiler's processes so far, seconds.
     pub(crate) fn cpu_s(&self) -> f64 {
         match self {
             Attached::Nothing | Attached::Links(_) => 0.0,
@@ -73,7 +74,7 @@ impl Attached {
         }
     }
 
-    /// Samples so far; nothing of tools that do not say.
+    /// Samples so far. Zero for profilers that do not report samples.
     ///
     /// # Errors
     /// If samplerd does not answer.
@@ -85,7 +86,7 @@ impl Attached {
         Ok(Samples { taken: count("sampled") + lost, lost })
     }
 
-    /// What the windows of samplerd tell; `None` without windows.
+    /// The windows of samplerd; `None` without windows.
     ///
     /// # Errors
     /// If samplerd does not answer.
@@ -96,7 +97,7 @@ impl Attached {
         Ok(Windows::of(&serde_json::from_slice(&profile)?))
     }
 
-    /// Ends it.
+    /// Ends and detaches the profiler.
     ///
     /// # Errors
     /// If samplerd does not end well.
@@ -104,7 +105,7 @@ impl Attached {
         match self {
             Attached::Daemon(daemon) => daemon.stop(),
             Attached::Links(links) => {
-                // Each takes the kernel some 35 ms.
+                // The kernel takes some 35 ms to drop each link.
                 drop(links);
                 Ok(())
             }

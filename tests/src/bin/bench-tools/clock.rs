@@ -3,11 +3,12 @@
 use anyhow::{Context, Result};
 use std::fs;
 
-/// User and system time of all threads that `pid` has now, seconds. Exact (ns) once they wait or have ended; the time
-/// of threads that are gone is missing, which the workloads' never are.
+/// User plus system time of all present threads of `pid`, seconds. The time is exact (ns) once they
+/// wait or have ended. The time of threads that are gone is missing. The workloads' threads are
+/// never gone.
 ///
 /// # Errors
-/// If it is gone.
+/// If the process is gone.
 pub(crate) fn threads(pid: u32) -> Result<f64> {
     let directory = format!("/proc/{pid}/task");
     let mut sum = 0.0;
@@ -20,8 +21,8 @@ pub(crate) fn threads(pid: u32) -> Result<f64> {
     Ok(sum / 1e9)
 }
 
-/// User and system time of a profiler's processes, seconds, to a tick (10 ms): `pid`, those that it has started and
-/// those of them that have ended.
+/// User plus system time of a profiler's processes, seconds, to a tick (10 ms).
+/// The processes are `pid`, its descendants, and descendants that ended and were waited for.
 pub(crate) fn tree(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -30,19 +31,20 @@ pub(crate) fn tree(pid: u32) -> f64 {
     own_seconds(&stat) + children.map(tree).sum::<f64>()
 }
 
-/// Fields 14 to 17 of a stat file: user and system time of a process and of its children that were waited for.
+/// Fields 14 to 17 of a stat file: user and system time of a process, and of its children that were
+/// waited for.
 fn own_seconds(stat: &str) -> f64 {
-    // The name may hold anything.
+    // The name may contain anything.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
     let ticks = fields.skip(11).take(4).filter_map(|field| field.parse::<f64>().ok());
-    // USER_HZ is 100 on every Linux that this runs on.
+    // USER_HZ is 100 on every Linux that the benchmark runs on.
     ticks.sum::<f64>() / 100.0
 }
 
-/// The letter of a process' state.
+/// The letter of a process's state.
 ///
 /// # Errors
-/// If it is gone.
+/// If the process is gone.
 pub(crate) fn state(pid: u32) -> Result<char> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;

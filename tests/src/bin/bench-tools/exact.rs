@@ -1,4 +1,5 @@
-//! Exact figures by place: a preloaded library counts what every caller of malloc asks for (`benches/exact.c`).
+//! Exact figures by place: a preloaded library counts the bytes that every caller of malloc asks
+//! for (`benches/exact.c`).
 
 use crate::scratch::{Scratch, Variable};
 use anyhow::{Context, Result, ensure};
@@ -11,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Records of the table, as `benches/exact.c` lays it out.
+/// Number of records in the table, and size of a word, as `benches/exact.c` lays them out.
 const PLACES: usize = 65_536;
 const WORD: usize = 8;
 
@@ -25,10 +26,10 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
-    /// Compiles the library; the table is new.
+    /// Compiles the library, and names a new table.
     ///
     /// # Errors
-    /// If it does not compile.
+    /// If the library does not compile.
     pub(crate) fn prepare(scratch: &Scratch) -> Result<Exact> {
         let library = build::compile_library("exact.c")?;
         let table = scratch.path("exact");
@@ -36,7 +37,7 @@ impl Exact {
         Ok(Exact { library, table })
     }
 
-    /// What the program needs in its environment.
+    /// Environment variables that the program needs.
     pub(crate) fn environment(&self) -> Vec<Variable> {
         let path = |path: &PathBuf| path.display().to_string();
         vec![("LD_PRELOAD", path(&self.library)), ("EXACT_INTO", path(&self.table))]
@@ -45,7 +46,7 @@ impl Exact {
     /// Bytes so far.
     ///
     /// # Errors
-    /// If the library does not work, or found more places than it has room for.
+    /// If the library does not work, or found more places than the table has room for.
     pub(crate) fn bytes(&self) -> Result<Bytes> {
         Ok(self.places()?.into_iter().map(|[place, bytes, _]| (place, bytes)).collect())
     }
@@ -68,7 +69,7 @@ fn parse(table: &[u8]) -> Result<Vec<[u64; 3]>> {
     Ok(places.filter(|place| place[0] != 0).copied().collect())
 }
 
-/// What came between two readings.
+/// Bytes that were added between two readings.
 pub(crate) fn since(before: &Bytes, after: &Bytes) -> Bytes {
     let grown = |(address, bytes): (&u64, &u64)| {
         (*address, bytes - before.get(address).copied().unwrap_or(0))
@@ -76,7 +77,7 @@ pub(crate) fn since(before: &Bytes, after: &Bytes) -> Bytes {
     after.iter().map(grown).filter(|(_, bytes)| *bytes > 0).collect()
 }
 
-/// Names places of a process as profiles do.
+/// Names places of a process in the way that profiles do.
 pub(crate) struct Names {
     image: Image,
     modules: Modules,
@@ -84,10 +85,10 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Reads what `pid` has mapped now.
+    /// Reads the present mappings of `pid`.
     ///
     /// # Errors
-    /// If it is gone, or samplerd is not built.
+    /// If the process is gone, or samplerd is not built.
     pub(crate) fn of(pid: u32) -> Result<Names> {
         let mut modules = Modules::default();
         let image = Image::open(pid, &mut modules).context("read the program's mappings")?;
@@ -95,11 +96,11 @@ impl Names {
         Ok(Names { image, modules, symbolizer: Symbolizer::new(parser, FILE_TIME) })
     }
 
-    /// Sums by the function that calls: several return addresses may lie in one.
+    /// Sums by calling function: several return addresses may belong to one function.
     pub(crate) fn sum(&mut self, bytes: &Bytes) -> HashMap<String, f64> {
         let mut sums = HashMap::new();
         for (address, bytes) in bytes {
-            // Inside the call.
+            // The address before the return address is inside the call.
             let frame = self.image.resolve(&mut self.modules, address - 1);
             let module = Arc::clone(self.modules.get(frame.module));
             let lines = self.symbolizer.symbolize(&[(module, frame.offset)]);

@@ -47,7 +47,7 @@ const INTERVALS: [(Tool, u64); 3] = [
     (Tool::Ours(Ours::Interval4MiB), 4 << 20),
 ];
 
-/// Slowdown and samples per second of every workload by the interval.
+/// Slowdown and samples per second of every workload against the interval.
 pub(crate) fn intervals(subtitle: &str, rows: &[Row]) -> String {
     let series = |of: fn(&Figures) -> [f64; 3]| -> Vec<Series> {
         let one = |(colour, row): (usize, &Row)| Series {
@@ -97,7 +97,7 @@ fn count(number: f64) -> String {
     if number < 1000.0 { format!("{number}") } else { format!("{}k", number / 1000.0) }
 }
 
-/// What grows with what, each relative to its first point.
+/// Cost against what grows, each relative to the first point of its kind.
 pub(crate) fn growth(subtitle: &str, points: &[Point]) -> String {
     let panels: Vec<Panel> = Kind::ALL.into_iter().filter_map(|kind| panel(kind, points)).collect();
     plot::svg("How the cost of samplerd grows", subtitle, &panels)

@@ -1,4 +1,4 @@
-//! What the default mode has to reach on every workload.
+//! Goals of the default mode on every workload.
 
 use crate::ratios::{added, microseconds_per_sample};
 use crate::repetitions::Row;
@@ -6,24 +6,25 @@ use crate::tool::{Ours, Tool};
 use sampler_tests::spread::Spread;
 
 const OURS: Tool = Tool::Ours(Ours::Default);
-/// Times our added time that memleak's is at least.
+/// Least ratio of memleak's added time to samplerd's.
 const MEMLEAK: f64 = 6.0;
-/// Most of our added time by that of empty programs …
+/// Largest ratio of samplerd's added time to that of empty programs, …
 const EMPTY: f64 = 1.10;
-/// … but for so many microseconds for each sample.
+/// … apart from this many microseconds for each sample.
 const SAMPLE_US: f64 = 8.0;
 
 /// A goal, and what was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// Added time of memleak by ours.
+    /// memleak's added time divided by samplerd's.
     Memleak(Spread),
-    /// Our added time by that of empty programs, and what is beyond the bound for each sample.
+    /// samplerd's added time divided by that of empty programs, and the excess over the bound for
+    /// each sample.
     Empty(Spread, Option<Spread>),
 }
 
 impl Goal {
-    /// Whether it is reached.
+    /// Whether the goal is reached.
     pub(crate) fn is_met(&self) -> bool {
         match self {
             Goal::Memleak(ratio) => ratio.median >= MEMLEAK,
@@ -33,7 +34,7 @@ impl Goal {
         }
     }
 
-    /// As people read it.
+    /// Text for people.
     pub(crate) fn text(&self) -> String {
         let met = if self.is_met() { "met" } else { "MISSED" };
         match self {
@@ -55,7 +56,7 @@ impl Goal {
     }
 }
 
-/// The goals of a workload, those for which there are figures.
+/// The goals of a workload for which there are figures.
 pub(crate) fn of(row: &Row) -> Vec<Goal> {
     let memleak = added(row, Tool::Memleak, OURS).map(Goal::Memleak);
     let empty = added(row, OURS, Tool::Empty)

@@ -1,8 +1,9 @@
-//! How the cost of samplerd grows: with threads, processes, live samples, distinct stacks, depth of stacks.
+//! Growth of samplerd's cost: with threads, processes, live samples, distinct stacks, depth of
+//! stacks.
 //!
-//! Each point is a program of the suite's own (`benches/growth.c`, `benches/pairs.c`). In each repetition every point
-//! is measured without samplerd and with it, in random order; costs are CPU time added to a pair of malloc and free, and are
-//! given relative to the first point of their kind.
+//! Each point is a program of the suite's own (`benches/growth.c`, `benches/pairs.c`). In each
+//! repetition every point is measured without samplerd and with samplerd, in random order. Costs
+//! are CPU time added to a pair of malloc and free, relative to the first point of their kind.
 
 use crate::attached::Samples;
 use crate::clock;
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-/// Pairs of every thread in a round.
+/// Pairs of malloc and free that every thread makes in a round.
 const PAIRS: u32 = 10_000;
 
 /// A repetition of a point.
@@ -30,13 +31,13 @@ const PAIRS: u32 = 10_000;
 pub(crate) struct Growth {
     /// CPU seconds of a pair without samplerd.
     pub(crate) alone_s: f64,
-    /// With it.
+    /// CPU seconds of a pair with samplerd.
     pub(crate) with_s: f64,
-    /// CPU seconds of samplerd for a pair.
+    /// CPU seconds of samplerd for each pair.
     pub(crate) own_s: f64,
-    /// Samples for a pair.
+    /// Samples for each pair.
     pub(crate) samples: f64,
-    /// Of these those that found no room.
+    /// Samples whose record found no room, for each pair.
     pub(crate) lost: f64,
 }
 
@@ -44,14 +45,14 @@ pub(crate) struct Growth {
 pub(crate) struct Point {
     /// What grows.
     pub(crate) kind: Kind,
-    /// How many.
+    /// Size of the point: how many.
     pub(crate) at: u32,
-    /// What was measured; none where it failed.
+    /// The repetitions; `None` for one that failed.
     pub(crate) repetitions: Vec<Option<Growth>>,
 }
 
 impl Point {
-    /// CPU time added to a pair, by that at `first`, repetition by repetition.
+    /// CPU time added to a pair, divided by that at `first`, repetition by repetition.
     pub(crate) fn added(&self, first: &Point) -> Spread {
         let added = |of: &Growth| of.with_s - of.alone_s;
         let pairs = self.repetitions.iter().zip(&first.repetitions);
@@ -61,12 +62,13 @@ impl Point {
         Spread::of(pairs.filter_map(ratio))
     }
 
-    /// Time with samplerd by that without.
+    /// Time with samplerd divided by the time without samplerd.
     pub(crate) fn slowdown(&self) -> Spread {
         Spread::of(self.repetitions.iter().flatten().map(|of| of.with_s / of.alone_s))
     }
 
-    /// CPU time of samplerd for each sample, by that at `first`; none where samples are not what is measured.
+    /// CPU time of samplerd for each sample, divided by that at `first`. `None` for a kind whose
+    /// cost is not that of samples.
     pub(crate) fn own_per_sample(&self, first: &Point) -> Option<f64> {
         let each = |point: &Point| {
             let all = || point.repetitions.iter().flatten();
@@ -122,7 +124,7 @@ pub(crate) fn text(points: &[Point]) -> String {
     out
 }
 
-/// Measures all points. What fails is printed and left out.
+/// Measures all points. A point that fails is printed and left out.
 pub(crate) fn measure(plan: Plan, scratch: &Scratch) -> Vec<Point> {
     let points = |kind: Kind| kind.points().iter().map(move |at| (kind, *at));
     let mut all: Vec<Point> = Kind::ALL
@@ -224,11 +226,11 @@ mod tests {
         let first = point(1, &[Some((2.0, 0.5, 1.0)), None, Some((5.0, 0.5, 1.0))]);
         let other =
             point(9, &[Some((4.0, 3.0, 2.0)), Some((9.0, 3.0, 2.0)), Some((5.0, 3.0, 2.0))]);
-        // (4 − 1) / (2 − 1) and (5 − 1) / (5 − 1).
+        // The expected ratios are (4 − 1) / (2 − 1) and (5 − 1) / (5 − 1).
         let added = other.added(&first);
         assert_eq!((added.n, added.min, added.max), (2, 1.0, 3.0));
         assert_eq!(other.slowdown().median, 5.0);
-        // 1.5 for a sample by 0.5.
+        // The expected ratio is 1.5 for a sample by 0.5.
         assert_eq!(other.own_per_sample(&first), Some(3.0));
         assert_eq!(other.own_per_sample(&point(1, &[None])), None);
     }

@@ -1,4 +1,4 @@
-//! Kernel headers as memleak compiles against: the two folders of Debian's package in one.
+//! Kernel headers for compiling memleak's programs: merges the two folders of Debian's package.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::finish;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 const SOURCES: &str = "/usr/src";
 
-/// The merged folder, made in `directory` unless it is there.
+/// The merged folder. The folder is made in `directory` unless it exists.
 ///
 /// # Errors
 /// If no headers are installed or they cannot be copied.

@@ -1,7 +1,9 @@
-//! The in-process sampler in a running process (`samplerd --inject`): what it costs while samplerd listens and follows frees, and while nobody listens.
+//! Cost of the in-process sampler in a running process (`samplerd --inject`), with samplerd
+//! attached and following frees, and with no listener.
 //!
-//! Two processes of a program take turns, as in [`crate::library`]. One of them is injected and ejected several times. The
-//! same two processes without an injection say how equal they are.
+//! Two processes of a program take turns, as in [`crate::library`]. One of them is injected and
+//! ejected several times. Turns of the two processes without an injection show how equal the
+//! processes are.
 
 use crate::attached::Attached;
 use crate::layout::Layout;
@@ -18,24 +20,24 @@ use sampler_tests::inject;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Most that an injection may slow a program down by.
+/// Largest slowdown of a program by an injection.
 const MAX_SLOWDOWN: f64 = 1.02;
-/// The same of one with a budget of 1 %.
+/// Largest slowdown of a program by an injection with a budget of 1 %.
 const MAX_BUDGET_SLOWDOWN: f64 = 1.015;
-/// Pairs of processes of a program.
+/// Pairs of processes for each program.
 const PAIRS: u32 = 8;
 const INTERVAL_BYTES: u64 = 512 << 10;
 
-/// What is in the process of a pair that is not always alone.
+/// State of the second process of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing: what is measured is the difference of two equal processes.
+    /// Nothing is injected: the measured difference is that of two equal processes.
     Native,
-    /// The sampler, and nobody listens.
+    /// The sampler is injected, and nobody listens.
     Unheard,
-    /// The sampler, and samplerd with a budget of 1 %.
+    /// The sampler is injected, and samplerd has a budget of 1 %.
     Budget,
-    /// The sampler, and samplerd with the limit of samples that it has by default.
+    /// The sampler is injected, and samplerd has its default limit of samples.
     Default,
 }
 
@@ -44,7 +46,8 @@ impl State {
 
     /// Puts a process into this state.
     fn enter(self, pid: u32) -> Result<Attached> {
-        // A process that takes turns with another runs for a half of a second, and gets a half of the samples.
+        // A process that takes turns with another runs for half of a second. It gets half of the
+        // samples.
         let half = (PRELOADED_PER_SECOND / 2).to_string();
         match self {
             State::Native => Ok(Attached::Nothing),
@@ -65,7 +68,7 @@ impl State {
         }
     }
 
-    /// Takes out of the process what [`State::enter`] has put in.
+    /// Undoes what [`State::enter`] has done.
     fn leave(self, pid: u32, attached: Attached) -> Result<()> {
         attached.detach()?;
         match self {
@@ -79,7 +82,8 @@ impl State {
 #[derive(Clone, Debug)]
 pub(crate) struct Injected {
     workload: Workload,
-    /// CPU time of a round by that of a round of the process beside it, with its standard error, by state.
+    /// CPU time of a round divided by that of the other process of the pair, with its standard
+    /// error, by state.
     slowdowns: [(f64, f64); 4],
     /// Samples in a second of the program's CPU time, by state.
     rates: [f64; 4],
@@ -92,7 +96,7 @@ impl Injected {
 
     fn verdict(&self) -> &'static str {
         match self.workload {
-            // Nothing but malloc and free is no program.
+            // A program that only calls malloc and free is no real program. It has no goal here.
             Workload::Pairs | Workload::PairsTwo => "",
             _ => {
                 let is_met = self.slowdown(State::Default).0 <= MAX_SLOWDOWN;
@@ -120,7 +124,8 @@ impl Injected {
     }
 }
 
-/// Runs every workload for so many seconds of CPU time in each state. A workload that fails is named and left out.
+/// Runs every workload for this many seconds of CPU time in each state. A workload that fails is
+/// named and left out.
 pub(crate) fn measure(
     workloads: &[Workload],
     seconds: f64,
@@ -142,7 +147,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
         random.shuffle(&mut states);
         for state in states {
             if pair.is_once() && state != states[0] {
-                // Its round was its last.
+                // The round of the process was its last.
                 pair = start()?;
             }
             pair.attached = state.enter(pair.pid())?;
@@ -153,7 +158,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
             cpu_s[state as usize] += turned.cpu_s();
             let attached = std::mem::replace(&mut pair.attached, Attached::Nothing);
             if pair.is_once() {
-                // It has ended, and everything with it.
+                // The process has ended, and the injected sampler with it.
                 attached.detach()?;
             } else {
                 state.leave(pair.pid(), attached)?;

@@ -34,11 +34,11 @@ impl Kind {
         }
     }
 
-    /// The points, the first is what others are compared with.
+    /// The points. The others are compared with the first.
     pub(crate) fn points(self) -> &'static [u32] {
         match self {
             Kind::Threads => &[1, 2, 4, 16],
-            // Up to four have links of their own.
+            // Up to four processes have links of their own.
             Kind::Processes => &[1, 2, 4, 5, 16],
             Kind::Live => &[100, 1_000, 10_000, 100_000],
             Kind::Stacks => &[1, 100, 1_000, 10_000, 100_000],
@@ -46,20 +46,20 @@ impl Kind {
         }
     }
 
-    /// Options of samplerd: where samples are what costs, there are many.
+    /// Options of samplerd. Kinds whose cost is that of samples take many samples.
     pub(crate) fn options(self) -> &'static [&'static str] {
         match self {
             Kind::Threads | Kind::Processes => &[],
-            // Until the blocks are held: each of them is sampled.
+            // This interval holds until the blocks are held: each block is sampled.
             Kind::Live => &["--interval", "1", "--max-live", "200000"],
             Kind::Stacks | Kind::Depth => &["--interval", "8KiB"],
         }
     }
 
-    /// How many processes, and of which program.
+    /// How many processes are started, and the command of each.
     ///
     /// # Errors
-    /// If it does not compile.
+    /// If the program does not compile.
     pub(crate) fn command(self, point: u32) -> Result<(u32, Vec<String>)> {
         let compiled = |source: &str| {
             Ok::<_, anyhow::Error>(build::compile_bench(source)?.display().to_string())

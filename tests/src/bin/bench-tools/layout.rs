@@ -1,19 +1,20 @@
-//! Where things lie in a program's memory: two processes of one program are not equally fast because of it, by up to 3 %.
+//! Layout of a program's memory. Because of the layout, two processes of one program differ in
+//! speed by up to 3 %.
 
 use crate::scratch::Variable;
 
-/// How that is decided.
+/// How the layout is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// By the kernel and by the program itself, anew in every process.
+    /// The kernel and the program choose a layout at random in every process.
     Random,
-    /// Alike in all processes that have equally long arguments and variables: addresses are the same, and so is the order in which tables are gone through.
-    /// Only which physical pages they get may differ.
+    /// All processes with equally long arguments and variables have one layout. Addresses are
+    /// equal, and so is the order in which tables are iterated. Only the physical pages may differ.
     Fixed,
 }
 
 impl Layout {
-    /// What starts a program so, before its own command.
+    /// Command that precedes the program's own, to start the program with this layout.
     pub(crate) fn command(self) -> &'static [&'static str] {
         match self {
             Layout::Random => &[],
@@ -21,7 +22,7 @@ impl Layout {
         }
     }
 
-    /// Variables of the program.
+    /// Environment variables that the program needs for this layout.
     pub(crate) fn environment(self) -> Vec<Variable> {
         let seeds = ["PERL_HASH_SEED", "PERL_PERTURB_KEYS", "PYTHONHASHSEED"];
         match self {

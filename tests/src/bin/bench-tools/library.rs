@@ -1,11 +1,18 @@
-//! The library that samples inside a program (`sampler run --preload`): what it costs while samplerd listens and follows frees, beside what a library
-//! costs that only forwards malloc and free, what this one costs while nobody listens, and what somebody adds to that who listens and does nothing: two traps for
-//! a sample and its end, which every listener of `otel_memory` causes.
+//! Cost of the in-process sampler as a preloaded library (`sampler run --preload`). Measured are:
 //!
-//! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::windows`]. Nor are two
-//! processes of a program equally fast, by where things lie in their memory: each is started some times, laid out at random. A fixed layout
-//! ([`Layout::Fixed`]) would not make them alike, since a library and its variable move what lies beside them: all pairs would only have the same luck.
-//! Who listens comes and goes in one process, so that what they add is known better than what the library costs.
+//! * the library while samplerd listens and follows frees;
+//! * a library that only forwards malloc and free;
+//! * the in-process sampler while nobody listens;
+//! * a listener that does nothing: every listener of `otel_memory` causes two traps, for a sample
+//!   and for its end.
+//!
+//! A few percent are less than the drift of a machine within a minute. Programs with and without
+//! the library therefore take turns, as in [`crate::windows`]. Two processes of a program are not
+//! equally fast either, because their memory is laid out differently. Each is started several
+//! times, laid out at random. A fixed layout ([`Layout::Fixed`]) would not make processes alike,
+//! since a library and its variable move their neighbours: all pairs would only have the same luck.
+//! Listeners attach and detach within one process. Their cost is therefore known better than the
+//! cost of the library.
 
 use crate::attached::Attached;
 use crate::layout::Layout;
@@ -25,40 +32,40 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs::File;
 
-/// Most that it may slow a program down by.
+/// Largest slowdown of a program.
 const SLOWDOWN: f64 = 1.02;
-/// Pairs of processes of a program.
+/// Pairs of processes for each program.
 const PAIRS: u32 = 8;
-/// Student's quantile of 97.5 % by the normal one, of the mean of so many.
+/// Student's 97.5 % quantile for the mean of [`PAIRS`] values, divided by the normal quantile.
 const STUDENT: f64 = 2.365 / 1.96;
 
-/// A program with the library.
+/// Figures of a program with the library.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampled {
     workload: Workload,
-    /// CPU time of a round by that of a round without, with its standard error.
+    /// CPU time of a round divided by that without the library, with its standard error.
     slowdown: (f64, f64),
-    /// The same as samplerd starts by itself: it takes no more than some samples a second of a process.
+    /// Slowdown with samplerd's default limit of samples a second for each process.
     limited: (f64, f64),
-    /// The same of a library that does nothing but forward.
+    /// Slowdown by a library that only forwards.
     forwarding: (f64, f64),
-    /// The same of this library while nobody listens.
+    /// Slowdown by the in-process sampler while nobody listens.
     without_reader: (f64, f64),
-    /// What empty programs at its probes add to that, of the program's CPU time.
+    /// Share of the program's CPU time that empty programs at the probes add to `without_reader`.
     listener: (f64, f64),
-    /// What samplerd adds to it.
+    /// Share of the program's CPU time that samplerd adds to `without_reader`.
     samplerd: (f64, f64),
-    /// CPU time of samplerd, by the program's.
+    /// CPU time of samplerd divided by the program's.
     own: f64,
-    /// Samples in a second of its CPU time.
+    /// Samples in a second of the program's CPU time.
     rate: f64,
-    /// The same as samplerd starts by itself.
+    /// Samples in a second of the program's CPU time, with the default limit.
     limited_rate: f64,
 }
 
 impl Sampled {
     fn met(&self) -> &'static str {
-        // Pairs of malloc and free and nothing else have their goal in `bench preload`.
+        // `bench preload` has the goal for programs that only make pairs of malloc and free.
         match self.workload {
             Workload::Pairs | Workload::PairsTwo => "",
             _ if self.slowdown.0 <= SLOWDOWN => "met",
@@ -87,9 +94,9 @@ enum Listener {
     Nobody,
     /// Empty programs.
     Empty,
-    /// At 512 KiB throughout.
+    /// samplerd at 512 KiB throughout.
     Samplerd,
-    /// As it starts by itself.
+    /// samplerd with its default limits.
     Limited,
 }
 
@@ -98,7 +105,8 @@ impl Listener {
         [Listener::Nobody, Listener::Empty, Listener::Samplerd, Listener::Limited];
 }
 
-/// Runs every workload for so many seconds of CPU time with the library, once. What fails is printed and left out.
+/// Runs every workload for this many seconds of CPU time with the library, once. A workload that
+/// fails is printed and left out.
 pub(crate) fn measure(
     workloads: &[Workload],
     seconds: f64,
@@ -117,7 +125,8 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     let empty = Comparison::load()?.program("empty", Hook::Entry)?;
     let (mut forwarding, mut of) = (Vec::new(), [const { Vec::new() }; 4]);
     let [mut cpu_s, mut own_s, mut samples] = [[0.0; 4]; 3];
-    // As samplerd starts by itself, where the tests' one has no limits. A process that takes turns with another runs for a half of a second, and gets a half of the samples.
+    // samplerd's default limits, which the tests' daemon does not have. A process that takes turns
+    // with another runs for half of a second. It gets half of the samples.
     let half = (PRELOADED_PER_SECOND / 2).to_string();
     let limits = ["--max-samples-per-second", "25000", "--max-samples-per-process", &half];
     let limited = [Ours::Preload.options(), &limits].concat();
@@ -131,7 +140,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
         random.shuffle(&mut listeners);
         for listener in listeners {
             if pair.is_once() && listener != listeners[0] {
-                // Its round was its last.
+                // The round of the process was its last.
                 pair = Pair::start(workload, each_s, Layout::Random, &sampling, None, scratch)?;
             }
             pair.attached = match listener {
@@ -170,7 +179,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     })
 }
 
-/// `program` at all probes of the library in a process.
+/// Attaches `program` to all probes of the library in a process.
 fn listen(program: &ComparisonProgram, pid: u32) -> Result<Attached> {
     let path = sampler_tests::preload::library()?;
     let file = File::open(&path).with_context(|| format!("open {}", path.display()))?;
@@ -181,7 +190,7 @@ fn listen(program: &ComparisonProgram, pid: u32) -> Result<Attached> {
     Ok(Attached::Links(vec![program.attach_usdts(&file, pid, &probes)?]))
 }
 
-/// The mean, and an error of it of which 1.96 make 95 %.
+/// The mean, and its error; 1.96 errors make the 95 % interval.
 pub(crate) fn mean(of: &[f64]) -> (f64, f64) {
     let n = of.len() as f64;
     let mean = of.iter().sum::<f64>() / n;

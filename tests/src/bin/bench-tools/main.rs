@@ -1,8 +1,10 @@
-//! `cargo xtask bench tools`: how much slower real programs run under samplerd, and under other profilers.
+//! `cargo xtask bench tools`: how much slower real programs run under samplerd, and under other
+//! profilers.
 //!
-//! Every program does rounds of the same work on command. A run is one program under one tool for some seconds of CPU
-//! time; a repetition is a run of every tool on every program, in random order. Ratios are taken within a repetition.
-//! Besides: how far samplerd's figures are from exact ones, and how its cost grows.
+//! Every program does rounds of the same work on command. A run is one program under one tool for
+//! some seconds of CPU time. A repetition is a run of every tool on every program, in random order.
+//! Ratios are taken within a repetition. The benchmark also measures the errors of samplerd's
+//! figures against exact ones, and the growth of its cost.
 
 mod accuracy;
 mod attached;
@@ -90,7 +92,7 @@ struct Args {
     write_docs: bool,
 }
 
-/// What is measured.
+/// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// Programs under tools.
@@ -99,9 +101,9 @@ enum Part {
     Windows,
     /// Programs with the library that samples inside them.
     Library,
-    /// Programs with the same sampler injected.
+    /// Programs with the in-process sampler injected.
     Inject,
-    /// Figures against exact ones.
+    /// samplerd's figures against exact ones.
     Accuracy,
     /// Cost against what grows.
     Growth,
@@ -157,7 +159,7 @@ fn main() -> Result<()> {
             Part::Slowdown => {
                 let tools = chosen(&Tool::ALL, &with_baselines(&args.tools));
                 let toolbox = Toolbox::open(&kept)?;
-                // Kept after each repetition: many take hours.
+                // The rows are written after each repetition: many repetitions take hours.
                 let keep = |rows: &[Row]| output.keep(rows);
                 let rows = repetitions::run(&toolbox, &workloads, &tools, plan, &scratch, keep)?;
                 output.slowdowns(&rows)?;
@@ -184,12 +186,12 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Those of `all` that are wanted, in the order of `all`; all if none is named.
+/// The items of `all` that are wanted, in the order of `all`. All items if none is named.
 fn chosen<T: Copy + PartialEq>(all: &[T], wanted: &[T]) -> Vec<T> {
     all.iter().copied().filter(|of| wanted.is_empty() || wanted.contains(of)).collect()
 }
 
-/// The tools with what they are compared with.
+/// The tools with their baselines.
 fn with_baselines(tools: &[Tool]) -> Vec<Tool> {
     tools.iter().flat_map(|tool| [*tool, tool.baseline(), Tool::None]).collect()
 }

@@ -18,7 +18,8 @@ macro_rules! line {
     ($out:expr, $($format:tt)*) => {{ let _ = writeln!($out, $($format)*); }};
 }
 
-/// Slowdowns: a row for each tool, a column for each workload; after it why tools did not run.
+/// Slowdowns: a row for each tool, a column for each workload. Reasons why tools did not run
+/// follow.
 pub(crate) fn slowdowns(plan: &Plan, rows: &[Row]) -> String {
     let mut out = String::new();
     line!(
@@ -68,7 +69,7 @@ fn why(cell: &Cell) -> String {
     cell.problem.clone().unwrap_or_else(|| reason(cell)).replace('\n', " ")
 }
 
-/// What samplerd itself uses, and how often it samples.
+/// CPU time of samplerd itself, and its samples per second.
 pub(crate) fn own(rows: &[Row]) -> String {
     let names: Vec<&str> = rows.iter().map(|row| row.workload.name()).collect();
     let mut out = String::new();
@@ -100,7 +101,7 @@ pub(crate) fn own(rows: &[Row]) -> String {
     out
 }
 
-/// What the default mode has to reach.
+/// Goals of the default mode.
 pub(crate) fn goals(rows: &[Row]) -> String {
     let mut out = String::new();
     let heads = [

@@ -1,4 +1,4 @@
-//! Where figures go: the terminal, JSON and plots in a folder, and the documentation if asked.
+//! Outputs of figures: the terminal, JSON and plots in a folder, and the documentation on request.
 
 use crate::accuracy::Accuracy;
 use crate::growth::{self, Point};
@@ -16,25 +16,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The places, and what the figures were taken on.
+/// The outputs, with the machine and the plan of the measurement.
 pub(crate) struct Output {
     /// The machine.
     pub(crate) machine: Machine,
-    /// How long, how often.
+    /// Duration, repetitions and order of the runs.
     pub(crate) plan: Plan,
-    /// For JSON and plots.
+    /// Folder for JSON and plots.
     pub(crate) directory: PathBuf,
-    /// PNGs as well.
+    /// Whether PNGs are written.
     pub(crate) png: bool,
-    /// The documentation as well.
+    /// Whether the documentation is written.
     pub(crate) docs: bool,
 }
 
 impl Output {
-    /// Makes its folders, and `kept`.
+    /// Makes the output folder, and `kept`.
     ///
     /// # Errors
-    /// If that fails.
+    /// If a folder cannot be made.
     pub(crate) fn prepare(&self, kept: &Path) -> Result<()> {
         for directory in [kept, &self.directory] {
             let made = fs::create_dir_all(directory);
@@ -43,7 +43,7 @@ impl Output {
         Ok(())
     }
 
-    /// Programs under tools, so far.
+    /// Writes the present figures of programs under tools.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -51,7 +51,7 @@ impl Output {
         self.json("tools", &report::json(&self.machine, &self.plan, rows)).map(drop)
     }
 
-    /// Programs under tools.
+    /// Writes the figures of programs under tools.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -66,7 +66,7 @@ impl Output {
         self.section("goals", &markdown::goals(rows))
     }
 
-    /// Programs that are profiled in windows.
+    /// Writes the figures of programs that are profiled in windows.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -77,7 +77,7 @@ impl Output {
         self.section_of("windows", &windows::markdown(all), &options)
     }
 
-    /// Programs with the library.
+    /// Writes the figures of programs with the library.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -88,7 +88,7 @@ impl Output {
         self.section_of("library", &library::markdown(all), &options)
     }
 
-    /// Programs with the sampler injected.
+    /// Writes the figures of programs with the sampler injected.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -99,7 +99,7 @@ impl Output {
         self.section_of("inject", &injected::markdown(all), &options)
     }
 
-    /// Figures against exact ones.
+    /// Writes the errors of samplerd's figures.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -109,7 +109,7 @@ impl Output {
         self.section("accuracy", &markdown::accuracy(all))
     }
 
-    /// Cost against what grows.
+    /// Writes the growth of samplerd's cost.
     ///
     /// # Errors
     /// If a file cannot be written.

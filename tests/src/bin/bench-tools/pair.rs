@@ -1,4 +1,5 @@
-//! A program alone, and the same one under something, by turns.
+//! Two processes of a program that take turns: one alone, the other under a profiler or with a
+//! library.
 
 use crate::attached::Attached;
 use crate::layout::Layout;
@@ -10,12 +11,12 @@ use crate::workload::Workload;
 use anyhow::{Context, Result};
 use fastrand::Rng;
 
-/// Templates that take the compiler a second.
+/// Templates that the compiler instantiates in a second.
 const TEMPLATES_A_SECOND: f64 = 20.0;
-/// CPU seconds before anything counts.
+/// CPU seconds before the measurement begins.
 const WARM_UP_S: f64 = 0.3;
 
-/// Both, waiting for work.
+/// Both processes, waiting for work.
 pub(crate) struct Pair {
     alone: Program,
     with: Program,
@@ -23,24 +24,26 @@ pub(crate) struct Pair {
     pub(crate) attached: Attached,
 }
 
-/// What turns gave.
+/// Result of the turns.
 pub(crate) struct Turned {
     turns: Vec<Turn>,
-    /// Rounds of the one that is under something, those included that do not count.
+    /// Rounds of the second process, including rounds that are not measured.
     pub(crate) rounds: u32,
     own_s: f64,
 }
 
-/// Templates for a round of the compiler, which ends it, of so many seconds.
+/// Templates for a round of the compiler that takes this many seconds. The compiler ends with its
+/// round.
 pub(crate) fn templates(seconds: f64) -> u32 {
     (seconds * TEMPLATES_A_SECOND) as u32
 }
 
 impl Pair {
-    /// Starts both, one of them with `environment`, and under samplerd if there are `options` for it, for turns of so many seconds in all.
+    /// Starts both processes for turns of this many seconds in all. The second process gets
+    /// `environment`, and samplerd if there are `options` for samplerd.
     ///
     /// # Errors
-    /// If one of them does not start.
+    /// If one of the processes does not start.
     pub(crate) fn start(
         workload: Workload,
         seconds: f64,
@@ -53,7 +56,8 @@ impl Pair {
             let scratch = scratch.part(name)?;
             Program::start(workload, templates(seconds), layout, environment, &scratch)
         };
-        // Equally long, since the paths of sockets are among the arguments: they would move what lies below them on the stack.
+        // The names are equally long. Paths of sockets are among the arguments, and would move what
+        // lies below them on the stack.
         let (alone, with) = (start("alone", &[])?, start("under", environment)?);
         nobody_probes(with.pid())?;
         let attached = match options {
@@ -63,23 +67,23 @@ impl Pair {
         Ok(Pair { alone, with, attached })
     }
 
-    /// Process id of the one that is under something.
+    /// Process id of the second process.
     pub(crate) fn pid(&self) -> u32 {
         self.with.pid()
     }
 
-    /// Whether a round is all that they do.
+    /// Whether both processes end with their first round.
     pub(crate) fn is_once(&self) -> bool {
         self.with.is_once()
     }
 
-    /// Turns of both, until the one that is under something has had so many seconds of CPU time.
+    /// Runs turns of both processes, until the second has used this many seconds of CPU time.
     ///
     /// # Errors
-    /// If one of them fails.
+    /// If one of the processes fails.
     pub(crate) fn run(&mut self, seconds: f64, random: &mut Rng) -> Result<Turned> {
         let Pair { alone, with, attached } = self;
-        // Rounds that only fill caches are rounds that samplerd sees.
+        // samplerd samples the rounds that only fill caches, too.
         let mut rounds = 0;
         if !with.is_once() {
             turns::block(alone, WARM_UP_S)?;
@@ -97,23 +101,24 @@ impl Pair {
 }
 
 impl Turned {
-    /// CPU seconds of that one.
+    /// CPU seconds of the second process.
     pub(crate) fn cpu_s(&self) -> f64 {
         turns::sums(&self.turns)[1].cpu_s
     }
 
-    /// CPU time of samplerd, by that.
+    /// CPU time of samplerd divided by that of the second process.
     pub(crate) fn own(&self) -> f64 {
         self.own_s / self.cpu_s()
     }
 
-    /// CPU time of a round by that of a round alone, with its standard error: infinite where a round is all.
+    /// CPU time of a round divided by that of a round alone, with its standard error.
+    /// The error is infinite if the processes end with their first round.
     pub(crate) fn slowdown(&self) -> (f64, f64) {
         turns::ratio(&self.turns)
     }
 }
 
-/// `×1.008 ± 0.003`: with 95 %.
+/// `×1.008 ± 0.003`: the ratio with its 95 % interval.
 pub(crate) fn slowdown_text((ratio, error): (f64, f64)) -> String {
     match error.is_finite() {
         true => format!("×{ratio:.3} ± {:.3}", 1.96 * error),

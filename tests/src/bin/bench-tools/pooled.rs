@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 pub(crate) struct Summary {
     /// The program.
     pub(crate) workload: Workload,
-    /// In the order of [`INTERVALS`].
+    /// Results in the order of [`INTERVALS`].
     pub(crate) by_interval: [Pooled; INTERVALS.len()],
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Pooled {
     pub(crate) totals: Vec<f64>,
 }
 
-/// What was measured, by workload.
+/// The measurements, pooled by workload.
 pub(crate) fn summaries(all: &[Accuracy]) -> Vec<Summary> {
     let pooled = |workload: Workload, bytes: u64| {
         let mut pooled = Pooled::default();
@@ -49,7 +49,7 @@ pub(crate) fn summaries(all: &[Accuracy]) -> Vec<Summary> {
 }
 
 impl Pooled {
-    /// Median and largest error, how many were covered, and of how many samples.
+    /// Median and largest error, how many places were covered, and the number of samples.
     pub(crate) fn text(&self) -> String {
         if self.errors.is_empty() {
             return "not run".to_owned();

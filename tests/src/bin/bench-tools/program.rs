@@ -1,4 +1,4 @@
-//! A running workload: rounds of work on command, and what each cost.
+//! A running workload: does rounds of work on command, and measures the cost of each round.
 
 use crate::clock;
 use crate::layout::Layout;
@@ -13,22 +13,22 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a round may take under the slowest tool.
+/// Longest time of a round under the slowest tool.
 const ROUND_DEADLINE: Duration = Duration::from_secs(900);
 
-/// What rounds cost.
+/// Cost of rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
     /// User and system time of the program, seconds.
     pub(crate) cpu_s: f64,
-    /// Time that went by, seconds.
+    /// Elapsed time, seconds.
     pub(crate) wall_s: f64,
-    /// Rounds.
+    /// Number of rounds.
     pub(crate) rounds: u32,
 }
 
 impl Cost {
-    /// Adds that of other rounds.
+    /// Adds the cost of other rounds.
     pub(crate) fn add(&mut self, other: Cost) {
         self.cpu_s += other.cpu_s;
         self.wall_s += other.wall_s;
@@ -42,16 +42,17 @@ pub(crate) struct Program {
     protocol: Protocol,
     socket: PathBuf,
     log: PathBuf,
-    /// Its process ended with its round.
+    /// Whether the process has ended with its round.
     is_over: bool,
 }
 
 impl Program {
-    /// Starts `workload` (the compiler with so many `templates`) with `environment` besides its own; returns once it waits for work. One round is done then,
-    /// so that everything it loads is loaded, unless a round ends it.
+    /// Starts `workload` (the compiler with this many `templates`) with `environment` added to its
+    /// own. Returns once the program waits for work. One round is done by then, so that everything
+    /// is loaded, unless a round ends the program.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If the program does not start.
     pub(crate) fn start(
         workload: Workload,
         templates: u32,
@@ -69,7 +70,7 @@ impl Program {
     /// [`Program::start`] of any command.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If the program does not start.
     pub(crate) fn spawn(
         name: &str,
         command: &[String],
@@ -97,7 +98,8 @@ impl Program {
             })?,
             Protocol::Source(_) => {
                 let syscall = format!("/proc/{}/syscall", self.pid());
-                // Number of the call and its first argument: read from standard input.
+                // The file has the number of the system call and its first argument: a read from
+                // standard input.
                 let waits = |text: String| text.starts_with("0 0x0 ").then_some(());
                 return wait::until("the compiler reads its source", || {
                     let state = fs::read_to_string(&syscall).context("look at the compiler")?;
@@ -118,7 +120,7 @@ impl Program {
         self.is_over
     }
 
-    /// Whether a round ends it.
+    /// Whether a round ends the program.
     pub(crate) fn is_once(&self) -> bool {
         matches!(self.protocol, Protocol::Source(_))
     }
@@ -126,7 +128,7 @@ impl Program {
     /// Does a round of work.
     ///
     /// # Errors
-    /// If it ends early or fails.
+    /// If the program ends early or fails.
     pub(crate) fn round(&mut self) -> Result<Cost> {
         let before = clock::threads(self.pid())?;
         let start = Instant::now();
@@ -141,10 +143,10 @@ impl Program {
         Ok(Cost { cpu_s, wall_s, rounds: 1 })
     }
 
-    /// Sends a line that is no round, and waits for the answer.
+    /// Sends a line that does not start a round, and waits for the answer.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the program does not answer.
     pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
         self.child.send(line)?;
         self.child.line().map(drop)
@@ -163,7 +165,7 @@ impl Program {
                 self.is_over = true;
                 self.child.until_silent(ROUND_DEADLINE)?;
                 let pid = self.pid();
-                // Not reaped yet: its times can still be read.
+                // The process is not reaped yet, so its times can still be read.
                 wait::until("the compiler's end", || Ok((clock::state(pid)? == 'Z').then_some(())))
             }
         }

@@ -1,4 +1,4 @@
-//! What runs say of a tool: always relative to runs of the same repetition.
+//! Figures of a tool, always relative to runs of the same repetition.
 
 use crate::repetitions::Row;
 use crate::run::Run;
@@ -8,13 +8,14 @@ use sampler_tests::spread::Spread;
 /// Figures of a tool on a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figures {
-    /// CPU time of a round by that of the baseline, in each repetition.
+    /// CPU time of a round divided by that of the baseline, in each repetition.
     pub(crate) slowdowns: Vec<f64>,
-    /// The same of time that went by.
+    /// Elapsed time of a round divided by that of the baseline, in each repetition.
     pub(crate) wall: Vec<f64>,
-    /// CPU time of the profiler's own processes by that of the program alone for the same work.
+    /// CPU time of the profiler's own processes divided by that of the program alone for the same
+    /// work.
     pub(crate) tool: Vec<f64>,
-    /// Samples for each second of CPU time of the program alone; of samplerd only.
+    /// Samples for each second of CPU time of the program alone. samplerd only.
     pub(crate) samples_per_second: f64,
     /// Share of the samples whose record found no room.
     pub(crate) lost: f64,
@@ -27,7 +28,7 @@ impl Figures {
     }
 }
 
-/// Figures of `tool`; none if no repetition has both it and its baseline.
+/// Figures of `tool`; `None` if no repetition has both `tool` and its baseline.
 pub(crate) fn figures(row: &Row, tool: Tool) -> Option<Figures> {
     let pairs = pairs(row.runs(tool), row.runs(tool.baseline()));
     if pairs.is_empty() {
@@ -52,7 +53,8 @@ fn pairs(with: &[Option<Run>], without: &[Option<Run>]) -> Vec<(Run, Run)> {
     with.iter().zip(without).filter_map(|(with, without)| Some(((*with)?, (*without)?))).collect()
 }
 
-/// How many times the time that `below` adds `above` adds, in each repetition with both and their common baseline.
+/// Time that `above` adds divided by the time that `below` adds, in each repetition with both and
+/// their common baseline.
 pub(crate) fn added(row: &Row, above: Tool, below: Tool) -> Option<Spread> {
     let without = row.runs(Tool::None);
     let all = row.runs(above).iter().zip(row.runs(below)).zip(without);
@@ -66,8 +68,8 @@ pub(crate) fn added(row: &Row, above: Tool, below: Tool) -> Option<Spread> {
     (!ratios.is_empty()).then(|| Spread::of(ratios))
 }
 
-/// Microseconds that each sample of `tool` costs over `share` times what `below` adds, in each repetition: the rest of the
-/// added time by the samples. None where nothing is sampled.
+/// Microseconds that each sample of `tool` costs, in each repetition. The numerator is the added
+/// time of `tool` less `share` times the added time of `below`. `None` if nothing is sampled.
 pub(crate) fn microseconds_per_sample(
     row: &Row,
     tool: Tool,
@@ -163,9 +165,9 @@ mod tests {
         ]);
         let ratio = added(&row, Tool::Memleak, OURS).unwrap();
         assert!((ratio.median - 10.0).abs() < 1e-9 && ratio.n == 1);
-        // Where nothing is added there is no ratio.
+        // A repetition in which nothing is added has no ratio.
         assert_eq!(added(&row, Tool::Memleak, Tool::Empty).unwrap().n, 1);
-        // 10 rounds of 0.6 s less 1.1 · 0.5 s, by 100 samples.
+        // 10 rounds of 0.6 s less 1.1 · 0.5 s, divided by 100 samples.
         let each = microseconds_per_sample(&row, OURS, Tool::Empty, 1.1).unwrap();
         assert!((each.median - 5000.0).abs() < 1e-6 && each.n == 1, "{each:?}");
         assert_eq!(microseconds_per_sample(&row, Tool::Memleak, Tool::Empty, 1.1), None);

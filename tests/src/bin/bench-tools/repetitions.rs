@@ -1,7 +1,8 @@
-//! Repetitions: each runs every tool on every workload once, the tools of a workload one after another in random order.
+//! Repetitions: each runs every tool on every workload once, the tools of a workload one after
+//! another in random order.
 //!
-//! What drifts on a machine (its clock, its neighbours) then drifts for all alike, and ratios are taken within a
-//! repetition of one workload, which lasts a minute or so.
+//! Drift of the machine (its clock, its neighbours) then affects all tools alike. Ratios are taken
+//! within a repetition of one workload, which lasts a minute or so.
 
 use crate::run::{self, Run};
 use crate::scratch::Scratch;
@@ -16,9 +17,9 @@ use sampler_tests::progress::Progress;
 pub(crate) struct Cell {
     /// The tool.
     pub(crate) tool: Tool,
-    /// A run in each repetition; none of those that failed.
+    /// The run of each repetition; `None` if the run failed.
     pub(crate) runs: Vec<Option<Run>>,
-    /// Why it does not run here, or the first failure.
+    /// Why the tool does not run here, or its first failure.
     pub(crate) problem: Option<String>,
 }
 
@@ -26,28 +27,28 @@ pub(crate) struct Cell {
 pub(crate) struct Row {
     /// The workload.
     pub(crate) workload: Workload,
-    /// In the order of the tables.
+    /// The tools in the order of the tables.
     pub(crate) cells: Vec<Cell>,
 }
 
-/// How long, how often, in which order.
+/// Duration, repetitions and order of the runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// CPU seconds of a run.
     pub(crate) seconds: f64,
     /// Repetitions.
     pub(crate) repetitions: u32,
-    /// Of the random order.
+    /// Seed of the random order.
     pub(crate) seed: u64,
-    /// Templates that the compiler makes instances of in a round.
+    /// Templates that the compiler instantiates in a round.
     pub(crate) templates: u32,
 }
 
-/// Runs `tools` on `workloads`; hands what there is to `keep` after each repetition. A tool that fails is run again in the
-/// next repetition; what failed is printed.
+/// Runs `tools` on `workloads`, and passes the rows so far to `keep` after each repetition.
+/// A tool that fails is run again in the next repetition. Failures are printed.
 ///
 /// # Errors
-/// Those of `keep`.
+/// The errors of `keep`.
 pub(crate) fn run(
     toolbox: &Toolbox,
     workloads: &[Workload],
@@ -107,7 +108,7 @@ impl Cell {
 }
 
 impl Row {
-    /// The runs of a tool; none if it is not measured.
+    /// The runs of a tool; none if the tool is not measured.
     pub(crate) fn runs(&self, tool: Tool) -> &[Option<Run>] {
         self.cells.iter().find(|cell| cell.tool == tool).map_or(&[], |cell| &cell.runs)
     }

@@ -8,8 +8,8 @@ use sampler_tests::machine::Machine;
 use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
 
-/// `{"machine", "plan", "workloads": [{"name", "tools": [{"name", "baseline", "slowdown", …, "runs"}], "goals"}]}`;
-/// times in seconds, null where a run failed.
+/// `{"machine", "plan", "workloads": [{"name", "tools": [{"name", "baseline", "slowdown", …,
+/// "runs"}], "goals"}]}`. Times are in seconds. A run that failed is null.
 pub(crate) fn json(machine: &Machine, plan: &Plan, rows: &[Row]) -> Value {
     json!({
         "machine": self::machine(machine),

@@ -1,4 +1,4 @@
-//! One workload under one tool, for so many seconds of its CPU time.
+//! One workload under one tool, for some seconds of the workload's CPU time.
 
 use crate::attached::{Attached, Samples};
 use crate::layout::Layout;
@@ -10,19 +10,20 @@ use crate::toolbox::{Toolbox, is_probed, nobody_probes};
 use crate::workload::Workload;
 use anyhow::{Context, Result, ensure};
 
-/// Seconds that a run may take for each second of CPU time that it is to last: on a busy machine it ends early.
+/// Longest elapsed time of a run, for each second of its planned CPU time. On a busy machine a run
+/// ends early.
 const MAX_SECONDS_PER_CPU_SECOND: f64 = 4.0;
-/// Share of the CPU time that goes before.
+/// Share of the planned CPU time that is used before the measurement.
 const WARM_UP: f64 = 0.1;
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Run {
-    /// What the measured rounds cost.
+    /// Cost of the measured rounds.
     pub(crate) cost: Cost,
-    /// CPU time of the profiler's own processes meanwhile, seconds.
+    /// CPU time of the profiler's own processes during the measured rounds, seconds.
     pub(crate) tool_s: f64,
-    /// What samplerd took meanwhile.
+    /// Samples of samplerd during the measured rounds.
     pub(crate) samples: Samples,
 }
 
@@ -38,11 +39,11 @@ impl Run {
     }
 }
 
-/// Runs `workload` under `tool` until it has used the plan's CPU time, at least one round. A program that ends with its round is
-/// started and attached to again.
+/// Runs `workload` under `tool` until the workload has used the plan's CPU time, at least one
+/// round. A program that ends with its round is started and attached to again.
 ///
 /// # Errors
-/// If one of them does not start or fails.
+/// If the workload or the tool does not start or fails.
 pub(crate) fn measure(
     toolbox: &Toolbox,
     workload: Workload,
@@ -73,7 +74,7 @@ pub(crate) fn measure(
     Ok(run)
 }
 
-/// Rounds that do not count: a tool's first ones cost more.
+/// Runs rounds that are not measured: the first rounds under a tool cost more.
 fn warm_up(program: &mut Program, seconds: f64) -> Result<()> {
     let mut done = 0.0;
     while !program.is_once() && done < WARM_UP * seconds {
@@ -88,12 +89,13 @@ impl Run {
         rounds == 0 || (cpu_s < seconds && wall_s < MAX_SECONDS_PER_CPU_SECOND * seconds)
     }
 
-    /// Rounds of `program` under `tools`.
+    /// Adds rounds of `program` under `tools`.
     fn add(&mut self, program: &mut Program, seconds: f64, tools: [&Attached; 2]) -> Result<()> {
         let own_s = || tools.map(Attached::cpu_s).iter().sum::<f64>();
         let [_, attached] = tools;
         let samples = attached.samples()?;
-        // What answering costs is nobody's: the time is taken after, and below before it.
+        // The CPU time of answering queries is not counted. The time is read after the query here,
+        // and before the query below.
         let before_s = own_s();
         while !program.is_over() && self.lacks(seconds) {
             self.cost.add(program.round()?);

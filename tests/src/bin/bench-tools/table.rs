@@ -63,7 +63,7 @@ fn line(row: &Row, cell: &Cell) -> String {
     }
 }
 
-/// Why there are no figures, short enough for a line.
+/// Why there are no figures, short enough for one line.
 pub(crate) fn reason(cell: &Cell) -> String {
     let reason = cell.problem.clone().unwrap_or_else(|| "its baseline was not measured".to_owned());
     let mut short: String = reason.chars().take(50).collect();
@@ -80,7 +80,7 @@ pub(crate) fn ratio(spread: &Spread) -> String {
     format!("×{median:.digits$} [{low:.digits$} … {high:.digits$}]")
 }
 
-/// CPU time of a profiler's own processes; what works within the program has none.
+/// CPU time of a profiler's own processes. A profiler inside the program has none.
 fn own(cell: &Cell, share: f64) -> String {
     match cell.tool {
         Tool::Ours(_) | Tool::Memleak | Tool::Bpftrace | Tool::Heaptrack => {

@@ -1,4 +1,4 @@
-//! What a workload runs under.
+//! The profilers under which a workload runs.
 
 use crate::scratch::Variable;
 use anyhow::{Context, Result};
@@ -9,47 +9,47 @@ use std::path::Path;
 pub(crate) enum Tool {
     /// Nothing.
     None,
-    /// Nothing, once more: what ratios of equal runs are like.
+    /// Nothing, once more: shows the ratios of equal runs.
     Again,
     /// Empty programs at the instructions that samplerd probes.
     Empty,
     /// samplerd.
     Ours(Ours),
-    /// bcc's.
+    /// memleak of bcc.
     Memleak,
-    /// Sums by stack at malloc, and a count of free.
+    /// bpftrace: sums by stack at malloc, and a count of free.
     Bpftrace,
-    /// The preloaded recorder.
+    /// The preloaded recorder of heaptrack.
     Heaptrack,
     /// gperftools' allocator, not profiling.
     Tcmalloc,
-    /// The same, sampling.
+    /// gperftools' allocator, sampling.
     TcmallocSampling,
-    /// The same, with its heap profiler.
+    /// gperftools' allocator, with its heap profiler.
     TcmallocProfiler,
-    /// The allocator, not profiling.
+    /// jemalloc, not profiling.
     Jemalloc,
-    /// The same, sampling.
+    /// jemalloc, sampling.
     JemallocSampling,
 }
 
 /// A mode of samplerd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ours {
-    /// As it comes: 512 KiB.
+    /// The default mode: 512 KiB.
     Default,
     /// No probe on free.
     NoLive,
-    /// Finer.
+    /// A smaller interval: 64 KiB.
     Interval64KiB,
-    /// Coarser.
+    /// A larger interval: 4 MiB.
     Interval4MiB,
-    /// Not with probes, but with the library inside the program: 512 KiB.
+    /// The library inside the program instead of probes: 512 KiB.
     Preload,
 }
 
 impl Ours {
-    /// Its options.
+    /// Options of the mode.
     pub(crate) fn options(self) -> &'static [&'static str] {
         match self {
             Ours::Default => &[],
@@ -62,7 +62,7 @@ impl Ours {
 }
 
 impl Tool {
-    /// All, in the order of the tables.
+    /// All tools, in the order of the tables.
     pub(crate) const ALL: [Tool; 16] = [
         Tool::None,
         Tool::Again,
@@ -82,7 +82,7 @@ impl Tool {
         Tool::JemallocSampling,
     ];
 
-    /// On the command line and in JSON.
+    /// Name on the command line and in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Tool::None => "none",
@@ -104,7 +104,7 @@ impl Tool {
         }
     }
 
-    /// In tables.
+    /// Name in tables.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Tool::None => "no profiler",
@@ -126,17 +126,18 @@ impl Tool {
         }
     }
 
-    /// The one with this name.
+    /// The tool with this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such tool.
     pub(crate) fn named(name: &str) -> Result<Tool> {
         let names = Tool::ALL.map(Tool::name).join(", ");
         let found = Tool::ALL.into_iter().find(|of| of.name() == name);
         found.with_context(|| format!("no tool {name:?} (there are {names})"))
     }
 
-    /// What its slowdown is relative to: a profiler that brings its allocator is compared with that allocator.
+    /// The tool that the slowdown is relative to. A profiler that brings its allocator is compared
+    /// with that allocator.
     pub(crate) fn baseline(self) -> Tool {
         match self {
             Tool::TcmallocSampling | Tool::TcmallocProfiler => Tool::Tcmalloc,
@@ -145,12 +146,12 @@ impl Tool {
         }
     }
 
-    /// The environment that a program needs to run under it; `directory` is where files may go.
+    /// The environment that a program needs under the tool. `directory` is the place for files.
     pub(crate) fn environment(self, directory: &Path) -> Vec<Variable> {
         let preload = |library: &str| ("LD_PRELOAD", library.to_owned());
         let path = |name: &str| directory.join(name).display().to_string();
         match self {
-            // Where it is not built the toolbox has said so.
+            // The toolbox has reported a library that is not built.
             Tool::Ours(Ours::Preload) => sampler_tests::preload::library().map_or_else(
                 |_| Vec::new(),
                 |library| {
@@ -176,7 +177,7 @@ impl Tool {
         }
     }
 
-    /// Whether it puts probes into the program.
+    /// Whether the tool puts probes into the program.
     pub(crate) fn probes(self) -> bool {
         match self {
             Tool::Ours(mode) => mode != Ours::Preload,
@@ -184,7 +185,7 @@ impl Tool {
         }
     }
 
-    /// What it needs to be there.
+    /// Files that the tool needs.
     pub(crate) fn files(self) -> &'static [&'static str] {
         match self {
             Tool::None | Tool::Again | Tool::Empty | Tool::Ours(_) => &[],
@@ -198,7 +199,7 @@ impl Tool {
 }
 
 const HEAPTRACK: &str = "/usr/lib/heaptrack/libheaptrack_preload.so";
-/// What reads the recorder's pipe.
+/// The program that reads the recorder's pipe.
 pub(crate) const HEAPTRACK_INTERPRET: &str = "/usr/lib/heaptrack/libexec/heaptrack_interpret";
 const TCMALLOC: &str = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4";
 const JEMALLOC: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";

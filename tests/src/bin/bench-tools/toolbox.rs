@@ -1,4 +1,4 @@
-//! The tools, ready to be attached; those that cannot run here, with the reason.
+//! The tools, ready to attach. Tools that cannot run here have a reason.
 
 use crate::attached::Attached;
 use crate::headers;
@@ -16,20 +16,21 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What attaching takes.
+/// Prepared resources for attaching tools.
 pub(crate) struct Toolbox {
     empty: Result<Empty, String>,
     headers: Result<PathBuf, String>,
 }
 
-/// Empty programs, loaded.
+/// Empty programs, loaded into the kernel.
 struct Empty {
     session: ComparisonProgram,
     entry: ComparisonProgram,
 }
 
 impl Toolbox {
-    /// Prepares what is common to all runs; `directory` keeps what later runs of the benchmark can use again.
+    /// Prepares the resources that all runs share. `directory` keeps files that later runs of the
+    /// benchmark use again.
     ///
     /// # Errors
     /// If samplerd is not built.
@@ -40,7 +41,7 @@ impl Toolbox {
         })
     }
 
-    /// Why `tool` cannot run here, if it cannot.
+    /// Why `tool` cannot run here; `None` if it can.
     pub(crate) fn missing(&self, tool: Tool) -> Option<String> {
         if let Some(file) = tool.files().iter().find(|file| !Path::new(file).is_file()) {
             return Some(format!("{file} is not installed"));
@@ -53,15 +54,15 @@ impl Toolbox {
         }
     }
 
-    /// What has to run before a program starts under `tool`.
+    /// Starts what has to run before a program starts under `tool`.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If that process does not start.
     pub(crate) fn before(&self, tool: Tool, scratch: &Scratch) -> Result<Attached> {
         if tool != Tool::Heaptrack {
             return Ok(Attached::Nothing);
         }
-        // As the script `heaptrack` does it, but for the file: what it records is thrown away.
+        // As the script `heaptrack` does, except for the file: the recorded data are discarded.
         let pipe = scratch.path("heaptrack");
         let _ = std::fs::remove_file(&pipe);
         let made = finish(Command::new("mkfifo").arg(&pipe))?;
@@ -73,10 +74,11 @@ impl Toolbox {
         Ok(Attached::Process(Child::start("heaptrack", &mut command)?))
     }
 
-    /// Attaches `tool` to the process `pid`, which waits; returns once its probes stand.
+    /// Attaches `tool` to the waiting process `pid`. Returns once the probes of `tool` are
+    /// attached.
     ///
     /// # Errors
-    /// If it does not attach.
+    /// If `tool` does not attach.
     pub(crate) fn attach(&self, tool: Tool, pid: u32, scratch: &Scratch) -> Result<Attached> {
         match tool {
             Tool::Empty => match &self.empty {
@@ -101,10 +103,10 @@ impl Toolbox {
     }
 }
 
-/// samplerd on `pid`.
+/// Starts samplerd on `pid`.
 ///
 /// # Errors
-/// If it does not attach.
+/// If samplerd does not attach.
 pub(crate) fn ours(pid: u32, options: &[&str]) -> Result<Attached> {
     let options = [&["--until-stdin-closes"], options].concat();
     Ok(Attached::Daemon(Daemon::start(&[pid], &options)?))
@@ -113,7 +115,7 @@ pub(crate) fn ours(pid: u32, options: &[&str]) -> Result<Attached> {
 fn bpftrace(pid: u32, scratch: &Scratch) -> Result<Attached> {
     let allocator = allocator(pid)?;
     let file = &allocator.path;
-    // Its --pid does not filter uprobes: every process that maps the file runs into them.
+    // bpftrace's --pid does not filter uprobes: every process that maps the file hits the probes.
     let program = format!(
         "uprobe:{file}:malloc /pid == {pid}/ {{ @bytes[ustack] = sum(arg0) }} \
          uprobe:{file}:free /pid == {pid}/ {{ @frees = count() }}"
@@ -123,7 +125,8 @@ fn bpftrace(pid: u32, scratch: &Scratch) -> Result<Attached> {
     probing("bpftrace", command, pid, &allocator, scratch)
 }
 
-/// Starts a profiler and waits until its breakpoints stand at the first instructions of malloc and free.
+/// Starts a profiler, and waits until its breakpoints are at the first instructions of malloc and
+/// free.
 fn probing(
     name: &str,
     mut command: Command,
@@ -155,17 +158,18 @@ fn entries(allocator: &Allocator) -> Result<Vec<Site>> {
     Ok(sites)
 }
 
-/// Waits until nobody probes `pid`: others may at times, on a machine that is shared.
+/// Waits until nobody probes `pid`. On a shared machine others may probe it at times.
 ///
 /// # Errors
-/// If they do not stop, or the process is gone.
+/// If others do not stop, or the process is gone.
 pub(crate) fn nobody_probes(pid: u32) -> Result<()> {
     wait::until("others to take their probes off this program", || {
         Ok((!is_probed(pid)?).then_some(()))
     })
 }
 
-/// Whether anybody probes malloc or free of `pid` where tools that look for functions do, or samplerd does.
+/// Whether anybody probes malloc or free of `pid`, at their first instructions or where samplerd
+/// probes.
 ///
 /// # Errors
 /// If the process is gone.
@@ -177,7 +181,8 @@ pub(crate) fn is_probed(pid: u32) -> Result<bool> {
     Ok(breakpoints::standing(pid, &sites)? > 0)
 }
 
-/// The allocator whose malloc the process uses, be it behind a library that forwards to it.
+/// The allocator whose malloc the process uses, even behind a library that forwards to the
+/// allocator.
 pub(crate) fn allocator(pid: u32) -> Result<Allocator> {
     let discovery = Discoverer::default().discover(pid).context("look for its allocator")?;
     let path = discovery.in_force.map(|of| of.path);
@@ -195,14 +200,14 @@ impl Empty {
         Ok(Empty { session, entry: all.program("empty", Hook::Entry)? })
     }
 
-    /// At every instruction that samplerd would probe in `pid`.
+    /// Attaches empty programs to every instruction that samplerd would probe in `pid`.
     fn attach(&self, pid: u32) -> Result<Attached> {
         let discovery = Discoverer::default().discover(pid).context("look for its allocator")?;
         let mut links = Vec::new();
         for allocator in &discovery.allocators {
             for function in &allocator.functions {
                 let program = match function.role {
-                    // Of these samplerd does not probe the return.
+                    // samplerd does not probe the return of these functions.
                     Role::Free | Role::New => &self.entry,
                     _ => &self.session,
                 };

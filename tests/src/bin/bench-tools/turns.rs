@@ -6,19 +6,20 @@ use fastrand::Rng;
 use sampler_tests::child::kill;
 use std::time::{Duration, Instant};
 
-/// CPU seconds of a turn.
+/// CPU seconds of a turn that consists of rounds.
 const BLOCK_S: f64 = 0.1;
-/// A turn of processes that are stopped and continued.
+/// Duration of a turn of processes that are stopped and continued.
 const TURN: Duration = Duration::from_millis(250);
-/// Seconds that it may take for each second of CPU time: on a busy machine it ends early.
+/// Longest elapsed time, for each second of planned CPU time. On a busy machine the turns end
+/// early.
 const MAX_SECONDS_PER_CPU_SECOND: f64 = 6.0;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 
-/// A turn of both.
+/// Costs of one turn of both processes.
 pub(crate) type Turn = [Cost; 2];
 
-/// Rounds for at least so many seconds of CPU time, one at least.
+/// Runs rounds for at least this many seconds of CPU time, one round at least.
 ///
 /// # Errors
 /// If the program fails.
@@ -30,10 +31,11 @@ pub(crate) fn block(program: &mut Program, seconds: f64) -> Result<Cost> {
     Ok(sum)
 }
 
-/// Turns of some rounds each, in random order, until the second has used so many seconds of CPU time.
+/// Runs turns of some rounds each, in random order, until the second process has used this many
+/// seconds of CPU time.
 ///
 /// # Errors
-/// If one of them fails.
+/// If one of the processes fails.
 pub(crate) fn of_rounds(
     one: &mut Program,
     other: &mut Program,
@@ -56,17 +58,18 @@ pub(crate) fn of_rounds(
     Ok(turns)
 }
 
-/// A round of each that ends it, by turns: the one that does not have its turn is stopped.
+/// Runs a round that ends each process, by turns: the process that does not have its turn is
+/// stopped.
 ///
 /// # Errors
-/// If one of them fails.
+/// If one of the processes fails.
 pub(crate) fn stopping(one: &mut Program, other: &mut Program) -> Result<Vec<Turn>> {
     let pids = [one.pid(), other.pid()];
     let of_both = std::thread::scope(|scope| {
         let rounds = [scope.spawn(|| one.round()), scope.spawn(|| other.round())];
         let signal = |of: usize, signal| {
             if !rounds[of].is_finished() {
-                // It may end just now: then the other goes on alone.
+                // The process may end just now. The other then goes on alone.
                 let _ = kill(pids[of], signal);
             }
         };
@@ -84,7 +87,7 @@ pub(crate) fn stopping(one: &mut Program, other: &mut Program) -> Result<Vec<Tur
     Ok(vec![[of_one??, of_other??]])
 }
 
-/// What all turns took.
+/// Sums of all turns.
 pub(crate) fn sums(turns: &[Turn]) -> Turn {
     let mut sums = Turn::default();
     for turn in turns {
@@ -93,7 +96,8 @@ pub(crate) fn sums(turns: &[Turn]) -> Turn {
     sums
 }
 
-/// CPU time of a round of the second by that of the first, with the standard error of a jackknife over turns; infinite, if there is only one.
+/// CPU time of a round of the second process divided by that of the first, with the standard error
+/// of a jackknife over turns. The error is infinite with only one turn.
 pub(crate) fn ratio(turns: &[Turn]) -> (f64, f64) {
     let of = |[one, other]: Turn| {
         let each = |cost: Cost| cost.cpu_s / f64::from(cost.rounds);
@@ -130,7 +134,7 @@ mod tests {
     fn what_drifts_for_both_is_no_slowdown() {
         let turn = |at: u32| {
             let slow = 1.0 + 0.5 * f64::from(at % 5);
-            // 1.02 with some noise that is as often more as less.
+            // 1.02 with noise of either sign, equally often.
             let noise = if at.is_multiple_of(2) { 0.01 } else { -0.01 };
             [cost(slow, 10), cost(slow * (1.02 + noise), 10)]
         };

@@ -1,8 +1,10 @@
-//! `--windows 1%`: its cost, its intervals, and whether the truth is in them.
+//! `--windows 1%`: its cost, its intervals, and whether the intervals cover the truth.
 //!
-//! Two processes of a program take turns, the one alone and the other under samplerd, some rounds each: what drifts on a machine within minutes drifts for
-//! both alike. Memory is laid out alike in both: what is to be seen is less than what two processes of one program differ by otherwise. What was
-//! allocated is known besides: rounds of work, by the bytes of a round that a counting library found in a third one.
+//! Two processes of a program take turns of some rounds, one alone and the other under samplerd.
+//! Drift of the machine within minutes affects both alike. Both have the same layout of memory: the
+//! effect to be measured is less than the usual difference of two processes of one program. The
+//! true bytes are the number of rounds multiplied by the bytes of a round. A counting library
+//! measures the bytes of a round in a third process.
 
 use crate::attached::Windows;
 use crate::exact::{Exact, since};
@@ -18,9 +20,9 @@ use sampler_tests::progress::Progress;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// The share of CPU time.
+/// Options of samplerd: the share of CPU time.
 const OPTIONS: [&str; 2] = ["--windows", "1%"];
-/// Most that it may slow a program down by.
+/// Largest slowdown of a program.
 const SLOWDOWN: f64 = 1.02;
 /// CPU seconds of the rounds whose bytes are counted.
 const COUNTED_S: f64 = 3.0;
@@ -28,17 +30,18 @@ const COUNTED_S: f64 = 3.0;
 /// A program that is profiled in windows.
 #[derive(Clone, Debug)]
 pub(crate) struct Windowed {
-    /// The program.
+    /// The workload.
     pub(crate) workload: Workload,
-    /// CPU time of a round by that of a round alone, with its standard error: infinite where a round is all.
+    /// CPU time of a round divided by that of a round alone, with its standard error.
+    /// The error is infinite if a program ends with its first round.
     pub(crate) slowdown: (f64, f64),
-    /// CPU seconds that it had under samplerd.
+    /// CPU seconds of the program under samplerd.
     pub(crate) cpu_s: f64,
-    /// CPU time of samplerd, by that.
+    /// CPU time of samplerd divided by `cpu_s`.
     pub(crate) own: f64,
-    /// What windows tell.
+    /// The windows.
     pub(crate) windows: Windows,
-    /// Bytes that it allocated since samplerd was there.
+    /// Bytes that the program allocated since samplerd attached.
     pub(crate) truth: f64,
 }
 
@@ -54,7 +57,8 @@ impl Windowed {
     }
 }
 
-/// Runs every workload for so many seconds of CPU time under samplerd, once. What fails is printed and left out.
+/// Runs every workload for this many seconds of CPU time under samplerd, once. A workload that
+/// fails is printed and left out.
 pub(crate) fn measure(
     workloads: &[Workload],
     seconds: f64,
@@ -96,7 +100,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     })
 }
 
-/// What a round allocates, counted by a preloaded library.
+/// Bytes that a round allocates, counted by a preloaded library.
 fn bytes_of_a_round(workload: Workload, templates: u32, scratch: &Scratch) -> Result<f64> {
     let exact = Exact::prepare(scratch)?;
     let mut program =
@@ -107,7 +111,7 @@ fn bytes_of_a_round(workload: Workload, templates: u32, scratch: &Scratch) -> Re
     Ok(bytes as f64 / f64::from(rounds))
 }
 
-/// The cells of a program: slowdown, CPU time of samplerd, windows, samples, width, how far off.
+/// The cells of a program: slowdown, CPU time of samplerd, windows, samples, width, error.
 fn cells(of: &Windowed) -> [String; 6] {
     let Windowed { slowdown, own, windows, truth, .. } = of;
     let [below, above] = [windows.low, windows.high].map(|end| 100.0 * (end / windows.value - 1.0));

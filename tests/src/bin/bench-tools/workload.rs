@@ -1,4 +1,4 @@
-//! The programs that are profiled, each with a round of work that it does on command.
+//! The profiled programs, each with a round of work that it does on command.
 
 use crate::scratch::Variable;
 use anyhow::{Context, Result, bail};
@@ -12,7 +12,7 @@ use std::process::Command;
 pub(crate) enum Workload {
     /// Pairs of malloc and free on one thread.
     Pairs,
-    /// The same on two threads.
+    /// Pairs of malloc and free on two threads.
     PairsTwo,
     /// sqlite3: tables, an index and a join.
     Sqlite,
@@ -22,7 +22,7 @@ pub(crate) enum Workload {
     Perl,
     /// python3: json, a syntax tree, text.
     Python,
-    /// The same with every object from malloc.
+    /// python3 with every object from malloc.
     PythonMalloc,
     /// redis-server under redis-benchmark.
     Redis,
@@ -48,33 +48,33 @@ pub(crate) fn each<T>(
     all
 }
 
-/// How a program is asked to work, and how it says that it is done.
+/// How a program is asked to work, and how it reports the end of a round.
 pub(crate) enum Protocol {
-    /// It reads these lines and answers with one.
+    /// The program reads these lines and answers with one line.
     Lines {
         /// The lines.
         input: String,
-        /// It says a line before.
+        /// Whether the program prints a line before the first round.
         greets: bool,
     },
-    /// redis-benchmark talks to its socket.
+    /// redis-benchmark connects to the program's socket.
     Redis,
-    /// It reads a source from its standard input, and ends: each round is a process.
+    /// The program reads a source from its standard input, and ends: each round is a process.
     Source(String),
 }
 
-/// A program as it is started.
+/// How a program is started.
 pub(crate) struct Start {
-    /// Its file and arguments.
+    /// File and arguments.
     pub(crate) command: Vec<String>,
-    /// Its environment besides the inherited one.
+    /// Environment added to the inherited one.
     pub(crate) environment: Vec<Variable>,
-    /// How it works.
+    /// Protocol of a round.
     pub(crate) protocol: Protocol,
 }
 
 impl Workload {
-    /// All, in the order of the tables.
+    /// All workloads, in the order of the tables.
     pub(crate) const ALL: [Workload; 9] = [
         Workload::Pairs,
         Workload::PairsTwo,
@@ -87,7 +87,7 @@ impl Workload {
         Workload::Compiler,
     ];
 
-    /// In tables and on the command line.
+    /// Name in tables and on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Workload::Pairs => "pairs",
@@ -102,21 +102,21 @@ impl Workload {
         }
     }
 
-    /// The one with this name.
+    /// The workload with this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such workload.
     pub(crate) fn named(name: &str) -> Result<Workload> {
         let names = Workload::ALL.map(Workload::name).join(", ");
         let found = Workload::ALL.into_iter().find(|of| of.name() == name);
         found.with_context(|| format!("no workload {name:?} (there are {names})"))
     }
 
-    /// What it takes to start it; `templates` is how many the compiler makes instances of, `socket` where
-    /// a server may listen.
+    /// How the workload is started. `templates` is the number of templates that the compiler
+    /// instantiates; `socket` is where a server may listen.
     ///
     /// # Errors
-    /// If its program is not installed or does not compile.
+    /// If the program is not installed or does not compile.
     pub(crate) fn start(self, templates: u32, socket: &Path) -> Result<Start> {
         let lines = |command: &[&str], input: String| Start {
             command: owned(command),
@@ -182,7 +182,7 @@ fn installed(path: &str) -> Result<&str> {
     Ok(path)
 }
 
-/// What `g++` would run to compile.
+/// The compiler proper, which `g++` runs.
 fn compiler() -> Result<PathBuf> {
     let output = Command::new("g++").arg("-print-prog-name=cc1plus").output().context("run g++")?;
     let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
@@ -192,7 +192,7 @@ fn compiler() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A round of sqlite3; closing the file that `.once` opens flushes the answer.
+/// A round of sqlite3. Closing the file that `.once` opens flushes the answer.
 const SQL: &str = "DROP TABLE IF EXISTS t;
 CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, part INTEGER);
 INSERT INTO t WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3000) \
@@ -201,7 +201,7 @@ CREATE INDEX by_part ON t(part);
 .once /dev/stdout
 SELECT sum(length(upper(a.name) || b.name)) FROM t a JOIN t b ON a.part = b.part WHERE a.id < 500;";
 
-/// What jq does with a document.
+/// The filter that jq applies to a document.
 const FILTER: &str = "[.items[] | select(.id % 2 == 0) \
     | {id, name: (.name | ascii_upcase), tags: (.tags | length), all: (.tags | join(\",\"))}] \
     | group_by(.tags) | map(length)";
@@ -216,7 +216,7 @@ fn document() -> String {
     format!(r#"{{"items":[{}]}}"#, items.join(","))
 }
 
-/// What is compiled.
+/// The source that the compiler compiles.
 const SOURCE: &str = "#include <map>
 #include <string>
 #include <vector>

@@ -1,6 +1,8 @@
-//! A workload in Rust with jemalloc linked in, as many programs have it: counts what it allocates.
+//! A workload in Rust with jemalloc linked in, as in many programs. The workload counts what it
+//! allocates.
 //!
-//! Speaks the protocol of `tests/workloads/protocol.h`. Whatever else allocates does so before the mark.
+//! The workload implements the protocol of `tests/workloads/protocol.h`. All other allocations
+//! happen before the mark.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -9,7 +11,7 @@ use std::io::{BufRead as _, Write as _};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What a function has allocated, and what of that is held.
+/// What a function has allocated, and how much of that is held.
 #[derive(Default)]
 struct Sums {
     objects: usize,
@@ -29,7 +31,7 @@ impl Sums {
     }
 }
 
-/// More aligned than malloc's blocks are.
+/// A type with a larger alignment than malloc's blocks have.
 #[repr(align(128))]
 struct Aligned([u8; 384]);
 
@@ -56,7 +58,7 @@ fn by_growth(size: usize, is_held: bool, sums: &mut Sums) {
     let mut vector: Vec<u8> = black_box(Vec::with_capacity(size));
     sums.add(size, false);
     vector.push(1);
-    // Exactly that many bytes.
+    // `reserve_exact` allocates exactly this many bytes.
     vector.reserve_exact(size * 3);
     sums.add(vector.capacity(), is_held);
     if is_held {
