@@ -1,4 +1,5 @@
-//! Processes with different allocators under one daemon: each one's truth, by its own allocator, and no cross-talk.
+//! Processes with different allocators under one daemon. Each has its own truth, measured in its
+//! own allocator, without cross-talk.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::truth::Function;
@@ -6,12 +7,13 @@ use sampler_tests::{Daemon, Profile, Truth, Workload, build};
 use serde_json::Value;
 use std::process::Command;
 
-/// Every allocation is sampled, and finds room in the ring however slow the daemon is.
+/// Options that sample every allocation. The ring has room for all samples, however slow the daemon
+/// is.
 const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
 
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 
-/// Libraries that take malloc's place, with what they are called.
+/// Libraries that replace malloc, with their names in `ps`.
 const PRELOADED: &[(&str, &str)] = &[
     ("libjemalloc.so.2", "jemalloc"),
     ("libtcmalloc_minimal.so.4", "tcmalloc"),
@@ -20,10 +22,10 @@ const PRELOADED: &[(&str, &str)] = &[
     ("libtbbmalloc_proxy.so.2", "tbbmalloc"),
 ];
 
-/// A workload, and what is expected of it.
+/// A workload with its expected allocator.
 struct Case {
     name: String,
-    /// Part of what `ps` calls the allocator in force.
+    /// Part of the name in `ps` of the allocator in force.
     in_force: String,
     workload: Workload,
 }
@@ -54,12 +56,12 @@ fn cases() -> Result<Vec<Case>> {
     add("shared musl", "musl (", &[build::MUSL])?;
     let rust = env!("CARGO_BIN_EXE_rust-jemalloc");
     let workload = Workload::start_program(rust.as_ref(), &[])?;
-    // Rust's own code calls jemalloc by its name; whoever calls malloc gets glibc's.
+    // Rust's own code calls jemalloc by its prefixed names. Callers of malloc get glibc's.
     cases.push(Case { name: "rust".into(), in_force: "glibc (".into(), workload });
     Ok(cases)
 }
 
-/// Nothing missed, nothing counted twice, nothing of the others.
+/// Checks that no allocation is missed, counted twice or taken from another process.
 fn judge(profile: &Profile, truth: &Truth) -> Result<()> {
     for function in &truth.functions {
         judge_function(profile, function)?;
@@ -100,7 +102,7 @@ fn judge_function(profile: &Profile, function: &Function) -> Result<()> {
     Ok(())
 }
 
-/// The process as `ps` shows it.
+/// The entry of the process in `ps`.
 fn shown(daemon: &Daemon, pid: u32) -> Result<Value> {
     let list = daemon.json("ps")?;
     let found = list["processes"].as_array().into_iter().flatten().find(|of| of["pid"] == pid);
@@ -111,13 +113,13 @@ fn judge_all(arguments: &[&str]) -> Result<()> {
     let mut cases = cases()?;
     let pids: Vec<u32> = cases.iter().map(|case| case.workload.pid()).collect();
     let daemon = Daemon::start(&pids, &[EVERYTHING, arguments].concat())?;
-    // At the same time, so that mixing them up would show.
+    // All workloads run at the same time, so that a mix-up would show.
     cases.iter_mut().try_for_each(|case| case.workload.go())?;
     for case in &mut cases {
         let truth = case.workload.truth()?;
         let pid = case.workload.pid();
         let profile = daemon.profile("alloc", &["--pid", &pid.to_string()])?;
-        // musl has no unwind tables: its calloc hides who called it.
+        // musl has no unwind tables. The callers of its calloc are therefore unknown.
         let judged = match case.in_force.contains("musl") {
             true => judge_total(&profile, &truth),
             false => judge(&profile, &truth),
@@ -142,7 +144,7 @@ fn every_allocator_states_the_truth_by_multi_links() -> Result<()> {
     judge_all(&["--probe-engine", "multi"])
 }
 
-/// The forms that throw are counted at their entry; what they hold is said to be unseen.
+/// The forms that throw are counted at their entry. Status says that their held blocks are unseen.
 #[test]
 fn operator_new_of_every_allocator_is_counted_once() -> Result<()> {
     let program = build::compile("operators.cpp", &["-std=c++17"])?;
@@ -169,7 +171,7 @@ fn operators(daemon: &Daemon, workload: &Workload, profile: &Profile, truth: &Tr
     let throwing = truth.function("by_throwing")?;
     let row = profile.row("by_throwing");
     ensure!(row.alloc_space.sum == throwing.alloc.bytes as f64, "{}", profile.folded());
-    // Its callers are there: an unwind from the entry begins right.
+    // The callers are in the stack: unwinding from the entry begins at the right place.
     let whole = profile.stacks_of("by_throwing").all(|stack| stack.contains("main"));
     ensure!(whole, "{}", profile.folded());
     let process = shown(daemon, workload.pid())?;
@@ -181,7 +183,7 @@ fn operators(daemon: &Daemon, workload: &Workload, profile: &Profile, truth: &Tr
     Ok(())
 }
 
-/// The unwinder of C++ must never meet the kernel's trampoline.
+/// The C++ unwinder must never find the kernel's trampoline on the stack.
 #[test]
 fn new_that_fails_is_survived_under_every_allocator() -> Result<()> {
     let program = build::compile("newfail.cpp", &[])?;
@@ -195,7 +197,7 @@ fn new_that_fails_is_survived_under_every_allocator() -> Result<()> {
             let truth = workload.truth().with_context(|| format!("{library} by {engine}"))?;
             ensure!(truth.functions.is_empty());
             let profile = daemon.profile("alloc", &[])?;
-            // The huge ones failed, and the last one did not.
+            // The huge requests failed, and the last request did not.
             ensure!(profile.exact_space < 1 << 30, "{library}: {}", profile.exact_space);
             let is_seen = |stack: &sampler_tests::profile::Stack| {
                 stack.contains("main") && stack.quantities.alloc_space.value == 1234.0
@@ -210,7 +212,7 @@ fn new_that_fails_is_survived_under_every_allocator() -> Result<()> {
     build::require_root()
 }
 
-/// Stacks of calls that are seen at their entry only, walked by frame pointers in the kernel.
+/// Stacks of calls that are probed only at their entry. The kernel walks them by frame pointers.
 #[test]
 fn operator_new_has_its_callers_by_frame_pointers() -> Result<()> {
     let program = build::compile("operators.cpp", &["-std=c++17", "-fno-omit-frame-pointer"])?;
@@ -232,7 +234,7 @@ fn operator_new_has_its_callers_by_frame_pointers() -> Result<()> {
     daemon.stop()
 }
 
-/// A pool of the program's own, known only by the file.
+/// A pool of the program's own, described only by the specification file.
 #[test]
 fn a_pool_is_seen_as_it_is_described() -> Result<()> {
     let directory = tempfile::tempdir()?;

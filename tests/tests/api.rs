@@ -1,4 +1,4 @@
-//! The API as a generic client sees it, that knows reflection and nothing else.
+//! The API from the view of a generic client, which uses reflection only.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;
@@ -15,7 +15,7 @@ use tonic_health::pb::health_client::HealthClient;
 const SERVICE: &str = "sampler.v1.Sampler";
 
 const SIGTERM: i32 = 15;
-/// Between two looks at a condition.
+/// Pause between two checks of a condition.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
 /// A program that allocates 100 bytes every millisecond, all of them sampled.
@@ -86,7 +86,7 @@ async fn a_generic_client_reads_a_profile() -> Result<()> {
     daemon.stop()
 }
 
-/// What health says of the server and of our service: 1 is serving, 2 is not serving.
+/// Health of the server and of our service: 1 is serving, 2 is not serving.
 async fn health(daemon: &Daemon) -> Result<[i32; 2]> {
     let client = Client::connect(&daemon.address).await?;
     let mut health = HealthClient::new(client.channel());
@@ -108,7 +108,7 @@ async fn is_health(daemon: &Daemon, status: i32) -> Result<()> {
     soon("change of health", changed).await
 }
 
-/// Stops the worker thread of samplerd until the program that is returned gets a line.
+/// Stops the worker thread of samplerd until the returned program gets a line.
 fn stop_worker(daemon: &Daemon) -> Result<Child> {
     let is_worker = |tid: &u32| {
         let name = std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", daemon.pid()));
@@ -136,7 +136,7 @@ async fn health_says_whether_the_worker_answers() -> Result<()> {
     ensure!(daemon.outcome("sampled")? > 0, "{}", daemon.status()?);
 
     let probes = breakpoints::sites(&daemon.status()?)?;
-    // SIGTERM ends samplerd all the same, and the guardian takes the probes away.
+    // SIGTERM ends samplerd even now, and the guardian removes the probes.
     let _holder = stop_worker(&daemon)?;
     let guardian = daemon.guardian()?;
     daemon.child().signal(SIGTERM)?;
@@ -179,7 +179,7 @@ async fn profiles_are_watched() -> Result<()> {
     let client = learnt(&daemon).await?;
     let request = json!({"profile": {"kind": "KIND_ALLOC"}, "period_ms": 200});
     let mut profiles = client.stream(SERVICE, "WatchProfile", request).await?;
-    // The program may have had to wait for a whole period.
+    // The program may have waited for a CPU for a whole period.
     soon("three profiles with more", async {
         let (mut last, mut risen) = (0, 0);
         while risen < 3 {
@@ -194,7 +194,7 @@ async fn profiles_are_watched() -> Result<()> {
     .await?;
     let hasty = json!({"profile": {"kind": "KIND_ALLOC"}, "period_ms": 1});
     let refused = match client.stream(SERVICE, "WatchProfile", hasty).await {
-        // That nothing comes is no refusal.
+        // A stream that sends nothing is no refusal.
         Ok(mut profiles) => soon("refusal", async { Ok(profiles.next().await.is_err()) }).await?,
         Err(_) => true,
     };
@@ -210,7 +210,7 @@ async fn the_interval_changes_while_running() -> Result<()> {
     let request = json!({"pids": [workload.pid()], "interval_bytes": huge});
     let answer = client.call(SERVICE, "SetSampling", request).await?;
     ensure!(number(&answer["intervals"][0]["interval_bytes"])? == huge, "{answer}");
-    // One call may still have been on its way with the old rate.
+    // One call may still have been in progress at the old rate.
     let ask = || client.call(SERVICE, "GetProfile", json!({"kind": "KIND_ALLOC"}));
     let before = ask().await?;
     let exact = |profile: &Value| number(&profile["exact"]["alloc_objects"]);
@@ -236,7 +236,7 @@ async fn the_interval_changes_while_running() -> Result<()> {
 #[tokio::test]
 async fn tcp_on_loopback_on_request() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
-    // A port that was free a moment ago.
+    // The port was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let address = format!("tcp:127.0.0.1:{port}");
     let daemon = Daemon::start_at(&address, &[workload.pid()], &[])?;

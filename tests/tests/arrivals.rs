@@ -1,5 +1,5 @@
-//! Processes that come and go under `samplerd --all`: what they allocate is seen from their first call on, and has names although
-//! they are long gone when they are asked for.
+//! Processes that come and go under `samplerd --all`. Their allocations are counted from the first
+//! call on. Their frames have names even if the processes are long gone at the time of the query.
 
 use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
@@ -21,14 +21,15 @@ fn all() -> Result<Daemon> {
     Daemon::start(&[], &ROOM)
 }
 
-/// The profile of these processes.
+/// The profile of the processes `pids`.
 fn profile_of(daemon: &Daemon, pids: &[u32]) -> Result<Profile> {
     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
     let arguments: Vec<&str> = pids.iter().flat_map(|pid| ["--pid", pid]).collect();
     daemon.profile("alloc", &arguments)
 }
 
-/// As [`all`], with so many samples that the blocks of a single process have some: about 46. Others have as many for what they allocate.
+/// As [`all`], at an interval at which the blocks of one process get about 46 samples.
+/// Other processes of the machine get as many for the same bytes.
 fn all_closely() -> Result<Daemon> {
     Daemon::start(&[], &[&ROOM[..], &["--interval", "64KiB"]].concat())
 }
@@ -37,19 +38,19 @@ fn brief(step: u32) -> Result<PathBuf> {
     build::compile("brief.c", &[&format!("-DSTEP={step}")])
 }
 
-/// Samples in stacks with this function, and in all stacks.
+/// Samples of stacks with this function, and of all stacks.
 fn samples(profile: &Profile, function: &str) -> (u64, u64) {
     (profile.row(function).alloc_space.samples, profile.samples)
 }
 
-/// Samples in stacks that have none of these functions.
+/// Samples of stacks that contain none of these functions.
 fn outside(profile: &Profile, functions: &[&str]) -> u64 {
     let is_outside = |stack: &&Stack| !functions.iter().any(|of| stack.contains(of));
     let outside = profile.stacks.iter().filter(is_outside);
     outside.map(|stack| stack.quantities.alloc_space.moments.samples).sum()
 }
 
-/// A copy of a file, which nobody can have mapped before.
+/// A copy of a file, which no process can have mapped before.
 fn copied(from: &str, name: &str) -> Result<(TempDir, String)> {
     let directory = tempfile::tempdir().context("make a directory")?;
     let path = directory.path().join(name).display().to_string();
@@ -72,14 +73,15 @@ fn programs_of_a_millisecond_have_names_and_right_totals() -> Result<()> {
         let mut child = Command::new(&program).spawn().context("start brief")?;
         pids.push(child.id());
         ensure!(child.wait()?.success(), "brief failed");
-        // Answered after all events before: of so many programs they have room.
+        // The daemon answers after it has read all events before. Its buffer has room for the
+        // events of 25 programs.
         if pids.len() % 25 == 0 {
             events(&daemon, "read")?;
         }
     }
     let profile = profile_of(&daemon, &pids)?;
     ensure!(profile.exact_space >= RUNS * STEP.0 * STEP.1, "{} B", profile.exact_space);
-    // What the C library allocates itself at the start of a program is less than a page.
+    // The C library allocates less than two pages itself at the start of a program.
     ensure!(profile.exact_space < RUNS * (STEP.0 * STEP.1 + 8192), "{} B", profile.exact_space);
     let (named, of) = samples(&profile, "step_0");
     println!("{named} of {of} samples of {RUNS} programs have names");
@@ -109,7 +111,8 @@ fn programs_of_an_exec_chain_are_separate() -> Result<()> {
     for step in 1..=4 {
         let (of_step, of) = samples(&profile, &format!("step_{step}"));
         println!("{of_step} of {of} samples in program {step}");
-        // 2,000 blocks, each sampled with 1 − e^(−40/512): 150 ± 12, by less than six deviations but once in some hundred million times.
+        // 2,000 blocks, each sampled with 1 − e^(−40/512): 150 ± 12. A difference of six deviations
+        // occurs once in some hundred million times.
         ensure!((80..=221).contains(&of_step), "{}", profile.folded());
         named += of_step;
     }
@@ -134,7 +137,7 @@ fn has_names(daemon: &Daemon, flag: &str, arguments: &[&PathBuf], function: &str
     let (named, of) = samples(&profile, function);
     println!("{flag}: {named} of {of} samples");
     ensure!(named * 100 >= of * 99 / steps / 2, "{named} of {of}: {}", profile.folded());
-    // What the C library allocates for a thread has them, too.
+    // Allocations of the C library for a thread have names, too.
     let unknown = outside(&profile, &["brief_alloc", "go_on", "main"]);
     ensure!(unknown * 100 <= of, "{unknown} of {of}: {}", profile.folded());
     Ok(())
@@ -158,25 +161,26 @@ fn a_deleted_program_has_names() -> Result<()> {
     let mut child = Child::start("gone", &mut Command::new(&path))?;
     ensure!(child.line()? == "waiting", "it must say that it waits");
     ensure!(!fs::exists(&path)?, "it must have deleted itself");
-    // Answered after all events before.
+    // The daemon answers after it has read all events before.
     ensure!(events(&daemon, "read")? > 0, "no events");
     child.send("go")?;
     ensure!(child.wait()?.success(), "it failed");
     let profile = profile_of(&daemon, &[child.pid()])?;
     let (named, _) = samples(&profile, "step_0");
-    // What the C library allocates itself is called by it.
+    // The C library calls its own allocations.
     let unknown = outside(&profile, &["step_0", "main"]);
     ensure!(named > 0 && unknown == 0, "{named}, {unknown} unknown: {}", profile.folded());
     drop(directory);
     daemon.stop()
 }
 
-/// Whether one of three attempts takes less than `most_ns`: a machine may pause in the others.
+/// Checks that one of three attempts takes less than `most_ns`. The machine may pause in the
+/// others.
 fn is_fast(most_ns: u64, attempt: impl Fn() -> Result<u64>) -> Result<()> {
     is_fast_enough(|| Ok((attempt()?, most_ns)))
 }
 
-/// The same of attempts that say what they took, and how much they may.
+/// As [`is_fast`], for attempts that return their duration and its limit.
 fn is_fast_enough(attempt: impl Fn() -> Result<(u64, u64)>) -> Result<()> {
     again::until("what is to be fast", 3, || {
         let (taken_ns, most_ns) = attempt()?;
@@ -188,11 +192,11 @@ fn is_fast_enough(attempt: impl Fn() -> Result<(u64, u64)>) -> Result<()> {
 #[test]
 fn an_allocator_that_is_loaded_later_is_seen_at_once() -> Result<()> {
     let program = build::compile("second.c", &[])?;
-    // The survey would take ten seconds and more.
+    // Without events the survey would take ten seconds and more.
     is_fast(2_000_000_000, || seen_later(&program))
 }
 
-/// Nanoseconds until a library has probes that is loaded by a running program.
+/// Nanoseconds until a library that a running program loads has probes.
 fn seen_later(program: &Path) -> Result<u64> {
     let (directory, path) = copied("/lib/x86_64-linux-gnu/libc.so.6", "libc.so.6")?;
     let daemon = all()?;
@@ -225,8 +229,8 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// A static program that nobody has seen before: from its start to its first probe, in nanoseconds, and the allocations missed
-/// before; the largest number, if all were.
+/// Runs a copy of a static program. Returns the nanoseconds from its start to its first probe
+/// (`u64::MAX` if it got no probe in time), and the number of allocations missed before the probe.
 fn discovery(daemon: &Daemon, program: &str) -> Result<(u64, u64)> {
     const BLOCKS: u64 = 20_000 + STEP.0;
     const TOLD: usize = 20;
@@ -240,7 +244,7 @@ fn discovery(daemon: &Daemon, program: &str) -> Result<(u64, u64)> {
         .split_whitespace()
         .map(|time| time.parse().context("a time"))
         .collect::<Result<_>>()?;
-    // Of one that ended before it had a probe nothing is known.
+    // A program that ended before its first probe is not listed.
     let listed = daemon.json("ps")?;
     let mut listed = listed["processes"].as_array().into_iter().flatten();
     let found = listed.find(|of| of["pid"] == pid);
@@ -251,8 +255,8 @@ fn discovery(daemon: &Daemon, program: &str) -> Result<(u64, u64)> {
     Ok((first.map_or(u64::MAX, |first| first.saturating_sub(start)), missed))
 }
 
-/// How long a client takes to start, ask and be answered: on a machine on which others work all of that waits for a CPU, as all does between the start of a program and its
-/// first probe.
+/// Time that a client takes to start, ask and be answered. On a busy machine each step waits for a
+/// CPU. So does each step between the start of a program and its first probe.
 fn question_ns(daemon: &Daemon) -> Result<u64> {
     let start = now_ns();
     events(daemon, "read")?;
@@ -262,7 +266,7 @@ fn question_ns(daemon: &Daemon) -> Result<u64> {
 #[test]
 fn a_new_static_program_is_probed_soon() -> Result<()> {
     const RUNS: usize = 15;
-    /// By looking once a second it would take ten times as long.
+    /// A check once a second would take ten times as long.
     const MAX_NS: u64 = 50_000_000;
     let program = build::compile("brief.c", &["-DSTEADY", "-static"])?;
     let daemon = all()?;
@@ -290,7 +294,7 @@ fn a_new_static_program_is_probed_soon() -> Result<()> {
 
 #[test]
 fn lost_events_are_counted_and_repaired() -> Result<()> {
-    // More than the buffer of one CPU holds.
+    // The buffer of one CPU does not hold this many events.
     const FLOOD: &str = "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done";
     let program = build::compile("brief.c", &["-DWAITING", "-static"])?;
     let (directory, path) = copied(&program.display().to_string(), "unheard")?;
@@ -308,7 +312,8 @@ fn lost_events_are_counted_and_repaired() -> Result<()> {
     ensure!(child.wait()?.success(), "it failed");
     let profile = profile_of(&daemon, &[child.pid()])?;
     ensure!(profile.exact_space >= STEP.0 * STEP.1, "{}", profile.exact_space);
-    // Where its own events are among the lost ones and nobody looked before its end, its stacks have no names; its bytes are all there.
+    // The program's own events may be among the lost ones. Its stacks then have no names, but its
+    // bytes are counted.
     let (_, of) = samples(&profile, "step_0");
     ensure!(of > 0, "{}", profile.folded());
     drop(directory);

@@ -1,5 +1,5 @@
-//! What cannot work is refused: one clear message on what and what to do, six lines at the most, exit
-//! code 1 (2 for usage), nothing left behind.
+//! Commands that cannot work are refused: one clear message with a remedy, six lines at the most,
+//! exit code 1 (2 for usage), nothing left behind.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, Finished, finish};
@@ -26,7 +26,7 @@ fn refused(what: &str, finished: &Finished, code: i32, says: &[&str]) -> Result<
     Ok(())
 }
 
-/// Refused by the daemon, which leaves no socket behind.
+/// Checks that the daemon refuses, and leaves no socket behind.
 fn daemon_refuses(what: &str, arguments: &[&str], code: i32, says: &[&str]) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let socket = directory.path().join("socket");
@@ -101,7 +101,7 @@ fn sockets() -> Result<()> {
     let closed = sampler(&["--connect", "tcp:127.0.0.1:1", "status"])?;
     refused("closed port", &closed, 1, &["127.0.0.1:1"])?;
 
-    // Another program's file is not ours to remove.
+    // The daemon must not remove another program's file.
     let file = directory.path().join("precious");
     fs::write(&file, "data")?;
     let listen = format!("unix:{}", file.display());
@@ -137,7 +137,7 @@ fn without_the_rights() -> Result<()> {
     build::require_root()?;
     let workload = Workload::edge(&["odd"])?;
     let pid = workload.pid().to_string();
-    // A place where another user can read it.
+    // Another user can read the copy.
     let copy = PublicCopy::of("samplerd")?;
     let run = |flags: &[&str]| {
         let mut command = Command::new("setpriv");
@@ -151,12 +151,12 @@ fn without_the_rights() -> Result<()> {
     };
     let nobody = run(&["--reuid=65534", "--regid=65534", "--clear-groups"])?;
     refused("not root", &nobody, 1, &["CAP_BPF", "root"])?;
-    // Root by name, without a single capability: nothing of BPF is there.
+    // Root by name, without a single capability: nothing of BPF works.
     let powerless = run(&["--bounding-set=-all", "--inh-caps=-all"])?;
     refused("no capabilities", &powerless, 1, &[])
 }
 
-/// Only its owner may ask.
+/// Only the owner of the socket may ask.
 #[test]
 fn the_socket_is_private() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench tools`: that its figures are of what it says.
+//! `cargo xtask bench tools`: checks that its figures measure what they claim.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::again;
@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// One repetition measures whatever else runs meanwhile, too: so often it is run at most.
+/// Largest number of repetitions. One repetition also measures the other work of the machine.
 const TRIES: usize = 5;
 
-/// Its runs may take so long, most of it on a machine that does other things.
+/// Longest time of the benchmark's runs. A busy machine needs most of this time.
 const LONG: Duration = Duration::from_secs(240);
 
-/// Runs the benchmark once, for so many seconds each; its files are in `directory` then.
+/// Runs the benchmark once, for this many seconds per run. Its files are in `directory` then.
 fn bench(directory: &Path, seconds: &str, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bench-tools"));
     command.args(["--seconds", seconds, "--repetitions", "1", "--output"]).arg(directory);
@@ -47,7 +47,7 @@ fn tools_slow_a_program_down_and_the_report_is_complete() -> Result<()> {
     Ok(())
 }
 
-/// Measures slowdowns; otherwise those that cannot be.
+/// Measures slowdowns. Returns an error text for implausible ones.
 fn slows_down(directory: &Path) -> Result<Result<(), String>> {
     let tools = "empty,ours,ours-no-live";
     bench(directory, "0.2", &["--only", "slowdown", "--workloads", "pairs", "--tools", tools])?;
@@ -57,7 +57,7 @@ fn slows_down(directory: &Path) -> Result<Result<(), String>> {
         let median = tool["slowdown"]["median"].as_f64();
         median.with_context(|| format!("{name} has no slowdown: {tool}"))
     };
-    // Nothing but malloc and free: two traps in a pair that takes tens of ns.
+    // The program only calls malloc and free: two traps in a pair that takes tens of ns.
     let (empty, ours, no_live) = (slowdown("empty")?, slowdown("ours")?, slowdown("ours-no-live")?);
     ensure!(slowdown("none")? == 1.0, "{document}");
     let samples = tool(&document, "ours")?["samples_per_second"].as_f64();
@@ -68,7 +68,7 @@ fn slows_down(directory: &Path) -> Result<Result<(), String>> {
     Ok(if holds { Ok(()) } else { Err(said()) })
 }
 
-/// Intervals of places: how many there were, and how many held the exact bytes.
+/// Number of places, and number of places whose interval held the exact bytes.
 #[derive(Default)]
 struct Covered {
     places: u32,
@@ -78,19 +78,20 @@ struct Covered {
 #[test]
 fn exact_figures_are_those_that_samplerd_counts() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    // Of all tries together: intervals that are too narrow do not become right by being many.
+    // The counts of all tries are added: intervals that are too narrow do not become right by their
+    // number.
     let mut covered = Covered::default();
     again::until("intervals of places", TRIES, || is_accurate(directory.path(), &mut covered))
 }
 
-/// Compares with exact figures; otherwise in what estimates are off.
+/// Compares with exact figures. Returns an error text if estimates are off.
 fn is_accurate(directory: &Path, covered: &mut Covered) -> Result<Result<(), String>> {
     bench(directory, "1", &["--only", "accuracy", "--workloads", "pairs,perl"])?;
     let document = read(&directory.join("accuracy.json"))?;
     let runs = document["runs"].as_array().context("there are no runs")?;
     ensure!(runs.len() == 6, "{document}");
     for run in runs {
-        // Both count the same calls, samplerd all of them.
+        // samplerd and the library count the same calls, and samplerd counts all of them.
         let error = run["count_error"].as_f64().context("no count_error")?;
         ensure!(error.abs() < 1e-3, "samplerd and the library differ: {run}");
         let places = run["places"].as_array().context("no places")?;
@@ -104,7 +105,8 @@ fn is_accurate(directory: &Path, covered: &mut Covered) -> Result<Result<(), Str
     let fine = &runs.iter().find(|run| run["interval_bytes"] == 65536).context("no 64 KiB")?;
     let total = fine["total_error"].as_f64().context("no total_error")?;
     ensure!(total.abs() < 0.5 && fine["places"][0]["estimate"] != 0.0, "{fine}");
-    // 95 % of them; names that do not fit would have no samples, and intervals from 0.
+    // 95 % of the intervals are expected to cover. Names that do not match would have no samples,
+    // and intervals from 0.
     let Covered { places, held } = *covered;
     let holds = 10 * held >= 8 * places;
     Ok(if holds { Ok(()) } else { Err(format!("{held} of {places}: {document}")) })

@@ -1,5 +1,5 @@
-//! Many processes: short ones that come and go, and one that is much noisier than its neighbour. Memory stays bounded, nothing leaks,
-//! and what is known of each stays right.
+//! Many processes: short ones that come and go, and one that is much noisier than its neighbour.
+//! Memory stays bounded, nothing leaks, and the numbers of each process stay right.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::kill;
@@ -10,27 +10,28 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What a process of `churn.c` allocates.
+/// Objects and bytes that a process of `churn.c` allocates.
 const OBJECTS: u64 = 12;
 const BYTES: u64 = 10 * 100 + 5000 + 70_000;
-/// Short processes a second, and for how many seconds.
+/// Short processes a second, and seconds of their phase.
 const RATE: u64 = 500;
 const SECONDS: u64 = 10;
-/// Processes before memory is looked at first: from then on the oldest are folded.
+/// Number of processes before the first measurement of memory. From this number on, the oldest
+/// processes are folded.
 const FIRST: u64 = 2700;
-/// Growth of the daemon's memory over all processes after these, at most.
+/// Largest growth of the daemon's memory over all later processes.
 const GROWTH_KIB: u64 = 28 << 10;
-/// The daemon may be so far behind.
+/// How far the daemon may be behind.
 const BEHIND: Duration = Duration::from_secs(20);
-/// Short processes may take so long, most of it on a machine that does other things.
+/// Longest time of the short processes. A busy machine needs most of this time.
 const LONG: Duration = Duration::from_secs(240);
-/// Other processes of the machine come and go meanwhile.
+/// Number of other processes of the machine that may come and go meanwhile.
 const OTHERS: u64 = 64;
 
-/// The pid that is given out behind the last one.
+/// The first pid that the kernel gives out after the largest one.
 const FIRST_AGAIN: u32 = 300;
 
-/// What the daemon has open and holds.
+/// Resources that the daemon holds.
 struct Held {
     resident_kib: u64,
     descriptors: usize,
@@ -59,11 +60,12 @@ fn held(daemon: &Daemon) -> Result<Held> {
     })
 }
 
-/// What stands for a process that was gone before it was seen, and whose record was lost.
+/// Name of a process that was gone before the daemon read it, and whose record was lost.
 const UNKNOWN: &str = "[unknown]";
 
-/// The processes of a command in `ps` but for the one that starts them, which maps memory for it: how many run; of all of them their
-/// number, objects and bytes. Folded ones have the pid 0.
+/// Sums over the processes of a command in `ps`: how many run, and the number, objects and bytes of
+/// all. The parent that starts them is left out, because it maps memory for them. Folded processes
+/// have the pid 0.
 fn short_ones(daemon: &Daemon, comm: &str, parent: Option<u32>) -> Result<(u64, [u64; 3])> {
     let ps = daemon.json("ps")?;
     let (mut running, mut sums) = (0, [0; 3]);
@@ -79,7 +81,8 @@ fn short_ones(daemon: &Daemon, comm: &str, parent: Option<u32>) -> Result<(u64, 
     Ok((running, sums))
 }
 
-/// All that have run by now, when the daemon has seen the end of the last: it may be behind. Those whose record was lost never come.
+/// Sums over all short processes, once the daemon has seen the end of the last. The daemon may be
+/// behind. A process whose record was lost never arrives.
 fn all_ended(daemon: &Daemon, comm: &str, parent: u32, processes: u64) -> Result<[u64; 3]> {
     let start = Instant::now();
     wait::until("the end of the short processes", || {
@@ -97,7 +100,8 @@ fn phase(workload: &mut Workload) -> Result<(u64, f64)> {
     Ok((processes, said["seconds"].as_f64().context("no seconds")?))
 }
 
-/// Exactly what they allocated; what found no slot is missing, and counted, and of some the name may be unknown.
+/// Checks that the sums are exactly what the processes allocated. Allocations without a slot are
+/// missing, and counted. The name of a process may be unknown.
 fn exact(daemon: &Daemon, processes: u64, sums: [u64; 3]) -> Result<()> {
     let [seen, objects, bytes] = sums;
     let (_, [unknown, unknown_objects, _]) = short_ones(daemon, UNKNOWN, None)?;
@@ -127,7 +131,7 @@ fn short_processes_leave_nothing_behind() -> Result<()> {
     let comm = &comm[..15];
     let arguments = [RATE.to_string(), FIRST.to_string(), (RATE * SECONDS).to_string()];
     let mut workload = Workload::start("churn.c", &arguments.each_ref().map(String::as_str))?;
-    // A small ring is all in memory from the first second on.
+    // All pages of a small ring are resident from the first second on.
     let daemon = Daemon::start(&[], &["--all", "--ring", "1MiB"])?;
     let (processes, _) = phase(&mut workload)?;
     let sums = all_ended(&daemon, comm, workload.pid(), processes)?;
@@ -154,16 +158,17 @@ fn short_processes_leave_nothing_behind() -> Result<()> {
         after.resident_kib,
         after.unseen
     );
-    // Sums of all, whoever they were.
+    // The sums cover all processes, whatever their names.
     let profile = daemon.profile("alloc", &[])?;
     ensure!(profile.exact_space >= sums[2], "{} bytes in all", profile.exact_space);
-    // A process that ends while it is compared with its files is no patched one, for which all would lose their probes.
+    // A process may end while it is compared with its files. It must not be taken for a patched
+    // process, for which all processes would lose their probes.
     ensure!(!daemon.log().contains("differs from the file"), "{}", daemon.log());
     workload.child().send("exit")?;
     daemon.stop()
 }
 
-/// The pid that was given out last: since the workload's own many others may have been.
+/// The pid that was given out last. It may be far beyond the workload's own.
 fn last_pid() -> Result<u32> {
     let load = fs::read_to_string("/proc/loadavg")?;
     load.split_whitespace().last().context("no last pid")?.parse().context("the last pid")
@@ -173,7 +178,8 @@ fn last_pid() -> Result<u32> {
 fn a_folded_process_is_refused_in_one_line() -> Result<()> {
     let mut workload = Workload::start("churn.c", &["1000", "3600"])?;
     let daemon = Daemon::start(&[], &["--all", "--ring", "1MiB"])?;
-    // Pids rise from process to process, and begin anew behind the last: some of these were the first, and are folded at last.
+    // Pids rise from process to process, and begin again after the largest. Some candidates were
+    // among the first processes, which are folded in the end.
     let last: u32 = fs::read_to_string("/proc/sys/kernel/pid_max")?.trim().parse()?;
     let first = last_pid()? + 1;
     let candidates = (first..first + 500).step_by(50);
@@ -206,8 +212,8 @@ fn bounds_of(daemon: &Daemon, workload: &Workload) -> Result<Value> {
     Ok(one.context("the process is not in ps")?["bounds"].clone())
 }
 
-/// Every allocation of both is sampled, and the daemon reads nothing until both are done: the noisy one fills its share of the ring, and
-/// loses its own stacks only.
+/// Every allocation of both processes is sampled, and the daemon reads nothing until both are done.
+/// The noisy one fills its share of the ring, and loses only its own stacks.
 #[test]
 fn a_noisy_process_takes_no_stacks_from_a_quiet_one() -> Result<()> {
     let mut noisy = Workload::start("storm.c", &["200000", "64", "100", "0"])?;
@@ -248,7 +254,8 @@ fn a_noisy_process_takes_no_stacks_from_a_quiet_one() -> Result<()> {
     daemon.stop()
 }
 
-/// One process holds more than the live set has room for: it alone is thinned.
+/// One process holds more blocks than the live set has room for. The set is thinned for that
+/// process only.
 #[test]
 fn a_large_process_takes_no_live_samples_from_a_small_one() -> Result<()> {
     let mut large = Workload::start("storm.c", &["20000", "64", "20000", "20"])?;
@@ -287,7 +294,7 @@ fn a_large_process_takes_no_live_samples_from_a_small_one() -> Result<()> {
     daemon.stop()
 }
 
-/// More processes than slots: those that have none are not seen, and every profile says so.
+/// More processes than slots: processes without a slot are not profiled, and every profile says so.
 #[test]
 fn what_finds_no_slot_is_counted() -> Result<()> {
     let first = Workload::start("storm.c", &["100", "64", "10", "0"])?;

@@ -1,4 +1,5 @@
-//! Clients that mean harm, or have no right to what they ask: the others are served all the while.
+//! Clients that mean harm, or have no right to their requests. All other clients are served
+//! meanwhile.
 
 use anyhow::{Context, Result, ensure};
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
@@ -15,11 +16,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 const SERVICE: &str = "sampler.v1.Sampler";
-/// A different stack for each number of so many bits.
+/// The workload has a different stack for each number of this many bits.
 const BITS: &str = "14";
-/// Longest time of an answer to `status` while others do harm.
+/// Longest time of an answer to `status` during an attack.
 const STATUS: Duration = Duration::from_secs(1);
-/// Most memory of samplerd meanwhile.
+/// Largest memory of samplerd during an attack.
 const MAX_RSS_BYTES: u64 = 256 << 20;
 
 /// A port that was free a moment ago.
@@ -45,7 +46,7 @@ fn resident_bytes(daemon: &Daemon) -> Result<u64> {
     Ok(all - ring)
 }
 
-/// A workload with as many stacks as `BITS` says, and its daemon.
+/// A workload with 2^[`BITS`] stacks, and its daemon.
 fn many_stacks(arguments: &[&str]) -> Result<(Workload, Daemon)> {
     let mut workload = Workload::start("bits.c", &[BITS])?;
     let arguments = [&["--interval", "1", "--ring", "64MiB"], arguments].concat();
@@ -55,7 +56,7 @@ fn many_stacks(arguments: &[&str]) -> Result<(Workload, Daemon)> {
     Ok((workload, daemon))
 }
 
-/// `status` answers in time.
+/// Checks that `status` answers in time.
 fn is_served(daemon: &Daemon) -> Result<()> {
     let begun = Instant::now();
     daemon.status()?;
@@ -67,7 +68,8 @@ fn is_served(daemon: &Daemon) -> Result<()> {
 async fn the_api_over_tcp_answers_who_has_the_token() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let port = port()?;
-    // So that samplerd makes it; it stays where another one uses it.
+    // samplerd makes the directory if it does not exist. The directory stays if another daemon uses
+    // it.
     let _ = std::fs::remove_dir("/run/sampler");
     let daemon = Daemon::start_at(&format!("tcp:127.0.0.1:{port}"), &[workload.pid()], &[])?;
     let path = format!("/run/sampler/tcp-{port}.token");
@@ -75,7 +77,7 @@ async fn the_api_over_tcp_answers_who_has_the_token() -> Result<()> {
     ensure!(directory & 0o777 == 0o755, "/run/sampler has mode {directory:o}");
     let mode = std::fs::metadata(&path)?.permissions().mode();
     ensure!(mode & 0o777 == 0o600, "{path} has mode {mode:o}");
-    // Root finds the token by itself.
+    // Root's client finds the token by itself.
     daemon.status()?;
     let refused = as_nobody(&daemon, &["status"])?;
     let line = &refused.stderr;
@@ -102,10 +104,10 @@ fn connections_without_a_request_are_closed() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let port = port()?;
     let daemon = Daemon::start_at(&format!("tcp:127.0.0.1:{port}"), &[workload.pid()], &[])?;
-    // More than are served at a time: what comes later waits for these to be closed.
+    // More connections than are served at a time: a later one waits until these are closed.
     let connect = |_| TcpStream::connect(("127.0.0.1", port)).context("connect");
     let mut idle = (0..400).map(connect).collect::<Result<Vec<_>>>()?;
-    // Every second one speaks HTTP/2, and asks nothing.
+    // Every second connection speaks HTTP/2, without a request.
     for stream in idle.iter_mut().step_by(2) {
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")?;
     }
@@ -113,7 +115,7 @@ fn connections_without_a_request_are_closed() -> Result<()> {
     for mut stream in idle {
         stream.set_read_timeout(Some(wait::DEADLINE))?;
         let mut all = Vec::new();
-        // A reset is as good as an end.
+        // A reset closes the connection, too.
         if let Err(error) = stream.read_to_end(&mut all) {
             ensure!(error.kind() == std::io::ErrorKind::ConnectionReset, "still open: {error}");
         }
@@ -136,7 +138,7 @@ fn watchers_that_do_not_read_take_little_memory() -> Result<()> {
         let rss = resident_bytes(&daemon)?;
         ensure!(rss < MAX_RSS_BYTES, "samplerd has {rss} bytes");
     }
-    // Those that do not read are dropped, and whoever asks is served.
+    // Clients that do not read are dropped, and other clients are served.
     let profile =
         daemon.profile_where("whole profile", "alloc", &[], |of| !of.stacks.is_empty())?;
     ensure!(profile.stacks.len() > 10_000, "{} stacks", profile.stacks.len());
@@ -152,7 +154,7 @@ async fn many_profiles_at_a_time_are_made_one_after_another() -> Result<()> {
     for _ in 0..4 {
         let channel = Client::connect(&daemon.address).await?.channel();
         let mut client = SamplerClient::new(channel).max_decoding_message_size(usize::MAX);
-        // With the first answer the client knows how many requests a connection may have.
+        // The first answer gives the client the limit of requests on a connection.
         client.status(StatusRequest {}).await?;
         for _ in 0..50 {
             let mut client = client.clone();

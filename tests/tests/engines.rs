@@ -1,4 +1,4 @@
-//! Each rung of the ladder, forced: it must really run, and give the same right numbers.
+//! Each engine, forced: the engine must really run, and give the same right numbers.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload, build};
@@ -21,7 +21,8 @@ fn rung_of(engine: &str, case: &str) -> Result<()> {
     let functions = workload.truth()?;
     let truth = functions.total();
     let profile = daemon.profile("alloc", &[])?;
-    // Whole stacks on every rung, also of nested calls, whose outer call has a return probe.
+    // Stacks are whole with every engine, also of nested calls, whose outer call has a return
+    // probe.
     for function in &functions.functions {
         let row = profile.row(&function.name);
         let (ours, theirs) = (row.alloc_space.sum, function.alloc.bytes as f64);
@@ -63,7 +64,7 @@ fn every_probe_names_its_instruction() -> Result<()> {
     daemon.stop()
 }
 
-/// A return probe on a function that throws ends the process; none of ours may.
+/// A return probe on a function that throws ends the process. None of our probes may end it.
 #[test]
 fn cpp_survives_new_that_fails() -> Result<()> {
     for engine in ["session", "multi", "perf"] {

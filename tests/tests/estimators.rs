@@ -1,4 +1,4 @@
-//! Every estimator, asked of a real daemon, on a workload that counts itself.
+//! Every estimator of a real daemon, on a workload that counts its own allocations.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::client::Client;
@@ -10,7 +10,7 @@ const SERVICE: &str = "sampler.v1.Sampler";
 /// Confidence of every interval: a miss would be a fault, not chance.
 const CONFIDENCE: &str = "0.9999999";
 
-/// The workload after all it does, and its truth.
+/// The workload after all its work, and its truth.
 fn done(interval: &str) -> Result<(Workload, Daemon, Truth)> {
     let mut workload = Workload::start_as(Build::Plain, "truth.c", &["700", "1", "32768"])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", interval])?;
@@ -27,7 +27,7 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * b.abs().max(1.0)
 }
 
-/// All stacks together make the totals.
+/// Checks that the sum of all stacks is the totals.
 fn adds_up(profile: &Profile) -> Result<()> {
     let sum = |pick: fn(&Quantities) -> f64| -> f64 {
         profile.stacks.iter().map(|stack| pick(&stack.quantities)).sum()
@@ -42,7 +42,7 @@ fn adds_up(profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// What the reference says is what the rows and the exact totals say.
+/// Checks the reference against the rows and the exact totals.
 fn reference_is_sound(profile: &Profile) -> Result<()> {
     let reference = &profile.json["reference"];
     let strata = reference["strata"].as_array().context("no strata")?;
@@ -88,7 +88,7 @@ fn every_estimator_of_geometric_samples() -> Result<()> {
     daemon.stop()
 }
 
-/// Rows sum to the exact totals, also after the exit, and also where hardly anything was sampled.
+/// Rows sum to the exact totals, also after the exit, and also with hardly any sample.
 #[test]
 fn calibrated_rows_sum_to_the_exact_totals() -> Result<()> {
     for interval in ["32KiB", "16MiB", "4GiB"] {
@@ -113,7 +113,8 @@ fn calibrated_rows_sum_to_the_exact_totals() -> Result<()> {
     Ok(())
 }
 
-/// One line, exit code 1, with the pid, for every strategy that the process was ever sampled with; over the API too.
+/// A missing pair is refused in one line with the pid, with exit code 1. This holds for every
+/// strategy that the process was ever sampled with, and over the API too.
 #[tokio::test]
 async fn missing_pairs_are_refused() -> Result<()> {
     let mut workload = Workload::edge(&["ticks", "100"])?;
@@ -145,7 +146,7 @@ async fn missing_pairs_are_refused() -> Result<()> {
             ensure!(error.contains(&words) && error.lines().count() == 1, "{error}");
         }
     }
-    // Without an estimator there is an answer all the same, and it says what it is.
+    // Without an estimator there is an answer, which names its estimator.
     let profile = daemon.profile("alloc", &[])?.json;
     ensure!(profile["estimator"] == "points", "{}", profile["estimator"]);
     ensure!(profile["strategy"] == "geometric,bernoulli,poisson,stride", "{}", profile["strategy"]);

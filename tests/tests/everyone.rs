@@ -1,4 +1,5 @@
-//! `samplerd --all`: processes that were there before, that come later, that live in a container, that die; and other daemons.
+//! `samplerd --all`: processes that were there before, that come later, that are in a container,
+//! that die; and other daemons.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::breakpoints::{sites, standing};
@@ -7,14 +8,15 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Sparse enough for a machine on which others work, dense enough for the workload; with room for all samples, however late the daemon reads them.
+/// The interval is large enough for a busy machine, and small enough for the workload. The ring has
+/// room for all samples, however late the daemon reads them.
 const ALL: &[&str] = &["--all", "--interval", "16KiB", "--ring", "256MiB"];
 
 fn everyone() -> Result<Daemon> {
     Daemon::start(&[], ALL)
 }
 
-/// The process in `ps`, if it has allocated.
+/// The entry of a process in `ps`, if the process has allocated.
 fn listed(daemon: &Daemon, which: impl Fn(&Value) -> bool) -> Result<Option<Value>> {
     let listed = daemon.json("ps")?;
     let processes = listed["processes"].as_array().context("no processes")?;
@@ -28,12 +30,13 @@ fn exact(daemon: &Daemon, pid: u32) -> Result<(u64, u64)> {
     Ok((number("alloc_objects")?, number("alloc_space")?))
 }
 
-/// A workload at its mark.
+/// A workload that waits at its mark.
 fn workload() -> Result<Workload> {
     Workload::start("truth.c", &["41", "1", "16384"])
 }
 
-/// What happens between two looks is what the program says it did, and its functions have their names.
+/// Checks that the daemon counts what the workload reports, and that its functions have their
+/// names.
 fn sees(daemon: &Daemon, workload: &mut Workload, pid: u32) -> Result<Truth> {
     let before = exact(daemon, pid)?;
     workload.go()?;
@@ -68,7 +71,7 @@ fn before_and_after_the_daemon() -> Result<()> {
     daemon.stop()
 }
 
-/// Phases of one program, the daemon started between them.
+/// The daemon starts between two phases of one program.
 #[test]
 fn in_the_middle_of_a_program() -> Result<()> {
     let mut workload = Workload::start("windows.c", &[])?;
@@ -82,7 +85,7 @@ fn in_the_middle_of_a_program() -> Result<()> {
     ensure!(seen == second, "saw {seen:?}, not {second:?}");
     workload.child().signal(9)?;
     workload.wait()?;
-    // Its profile stays, and nothing of it is held.
+    // The profile of an exited process stays, and nothing of it is held.
     let pid = workload.pid();
     wait::until("the exit", || {
         let found = listed(&daemon, |process| process["pid"] == pid)?.context("it is forgotten")?;
@@ -132,7 +135,8 @@ fn libraries(program: &Path) -> Result<Vec<String>> {
     Ok(paths.map(str::to_owned).collect())
 }
 
-/// A directory with everything that a workload needs, which is at the path of another program of ours.
+/// A directory with all files that a workload needs. The workload is at the path of another program
+/// of the host.
 fn image(directory: &Path) -> Result<()> {
     let program = build::compile("truth.c", &[])?;
     let into = |path: &str| directory.join(path.trim_start_matches('/'));
@@ -145,7 +149,8 @@ fn image(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A process in namespaces of its own, in a root that `mount` makes at `root`; its pid in ours.
+/// A process in namespaces of its own, with a root that `mount` makes at `root`. Returns its pid in
+/// our namespace, too.
 fn contained(mount: &str, root: &Path, seed: &str) -> Result<(Workload, u32)> {
     let root = root.display();
     let script = format!("{mount} && exec chroot {root} /usr/bin/sleep {seed} 1 16384");
@@ -153,14 +158,14 @@ fn contained(mount: &str, root: &Path, seed: &str) -> Result<(Workload, u32)> {
     let namespaces = ["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"];
     command.args(namespaces).args(["sh", "-c", &script]);
     let workload = Workload::spawn("a container", &mut command)?;
-    // It is a child of `unshare`.
+    // The process is a child of `unshare`.
     let children = format!("/proc/{pid}/task/{pid}/children", pid = workload.pid());
     let children = std::fs::read_to_string(children).context("read the children")?;
     let pid = children.trim().parse().with_context(|| format!("one child: {children:?}"))?;
     Ok((workload, pid))
 }
 
-/// What a process allocates before its libc has been found goes unseen.
+/// Waits for probes. Allocations before the daemon has found the container's libc are not counted.
 fn wait_for_probes(daemon: &Daemon, root: &Path) -> Result<()> {
     let root = root.to_str().context("path is not UTF-8")?;
     wait::until("probes in the container's libc", || {
@@ -171,7 +176,8 @@ fn wait_for_probes(daemon: &Daemon, root: &Path) -> Result<()> {
     })
 }
 
-/// A root of its own with its own libc at the usual path, and at the path of a program of ours another one.
+/// A container with its own libc at the usual path, and another program at the path of one of the
+/// host's programs.
 #[test]
 fn a_container() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -190,7 +196,7 @@ fn a_container() -> Result<()> {
     daemon.stop()
 }
 
-/// Containers of one image: their roots are overlays of one layer, whose libc has a probe once.
+/// Containers of one image: their roots are overlays of one layer, whose libc gets its probes once.
 #[test]
 fn containers_that_share_a_layer() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -204,7 +210,7 @@ fn containers_that_share_a_layer() -> Result<()> {
     );
     let all = root.join("all");
     let mut containers = [contained(&mount, &all, "43")?, contained(&mount, &all, "44")?];
-    // Also one that copies what is below up to a layer of its own.
+    // One container copies the files of the lower layer up to a layer of its own.
     let copied = format!("{mount} && for l in {to}/all/lib/*/*; do touch $l; done");
     let own = contained(&copied, &all, "45")?;
     let daemon = everyone()?;

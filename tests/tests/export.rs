@@ -1,4 +1,5 @@
-//! `samplerd --export`: what arrives at a collector is what the API answers, once, whatever the collector does. Every allocation is sampled, so that sums are equal.
+//! `samplerd --export`: a collector receives once what the API answers, whatever the collector
+//! does. Every allocation is sampled, so that sums are equal.
 
 use anyhow::{Context as _, Result, ensure};
 use flate2::read::GzDecoder;
@@ -17,13 +18,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// One that exports every second.
+/// A daemon that exports every second.
 fn exporting(pids: &[u32], url: &str, extra: &[&str]) -> Result<Daemon> {
     let arguments = ["--interval", "1", "--export", url, "--export-every", "1s"];
     Daemon::start(pids, &[&arguments, extra].concat())
 }
 
-/// What `status` says of the only destination.
+/// The counters of the only destination in `status`.
 fn counts(daemon: &Daemon) -> Result<Value> {
     let status = daemon.status()?;
     let exports = status["exports"].as_array().context("no exports")?;
@@ -35,7 +36,7 @@ fn number(of: &Value, key: &str) -> Result<u64> {
     of[key].as_u64().with_context(|| format!("no {key} in {of}"))
 }
 
-/// No request has vanished.
+/// Checks that the counters add up: no request has vanished.
 fn adds_up(of: &Value) -> Result<()> {
     let ends = ["sent", "refused", "dropped", "waiting"].map(|key| number(of, key));
     let sum = ends.into_iter().sum::<Result<u64>>()?;
@@ -44,7 +45,7 @@ fn adds_up(of: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Waits until `holds` of what `status` says.
+/// Waits until `holds` is true of the destination's counters.
 fn counts_where(daemon: &Daemon, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
     wait::until(what, || {
         let counts = counts(daemon)?;
@@ -61,7 +62,7 @@ fn ticking() -> Result<Workload> {
     Ok(workload)
 }
 
-/// Everything that was allocated has arrived once: of a program that stands still.
+/// Checks that every allocation of an idle program has arrived once.
 fn all_arrived(daemon: &Daemon, collector: &Collector, function: &str) -> Result<Taken> {
     let counts = daemon.profile("alloc", &[])?;
     let row = counts.row(function);
@@ -88,7 +89,7 @@ fn windows_follow_each_other_and_add_up_to_everything() -> Result<()> {
     let windows = taken.windows("alloc_space")?;
     ensure!(windows.iter().all(|(_, length)| *length >= 1_000_000_000), "{windows:?}");
     ensure!(taken.series() == early.series(), "series come with pushes: {:?}", taken.series());
-    // Nothing is held for longer than a moment.
+    // Blocks are held for a moment only, so pushes add no series.
     ensure!(early.series().len() <= 4, "{:?}", early.series());
     let service = &taken.profiles[0].service;
     ensure!(
@@ -150,7 +151,7 @@ fn a_collector_that_fails_gets_everything_once_it_works() -> Result<()> {
             "{counts}"
         );
         ensure!(!counts["last_error"].to_string().contains("\\u001b"), "{counts}");
-        // Nobody waits for it.
+        // Ingestion does not wait for the collector.
         ensure!(daemon.profile("alloc", &[])?.samples > samples, "{manner:?} holds up ingestion");
         collector.behave(Manner::Take);
         counts_where(&daemon, "an empty queue", |counts| counts["waiting"] == 0)?;
@@ -219,7 +220,7 @@ fn the_last_window_is_sent_at_the_end() -> Result<()> {
     let daemon = Daemon::start(&[workload.pid()], &arguments)?;
     workload.go()?;
     let bytes = workload.truth()?.function("first")?.alloc.bytes;
-    // The time slot that has it has been over for longer than samples may be late.
+    // The time slot of the allocations has ended. It ended earlier than any sample may be late.
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64;
     daemon.profile_where("a border", "alloc", &["--last", "1ms"], |profile| {
         let of = |key: &str| profile.json["window"][key].as_u64().unwrap_or_default();
@@ -259,7 +260,8 @@ fn grpc_carries_the_same() -> Result<()> {
     daemon.stop()
 }
 
-/// Bytes of a type in what came to `/ingest`, at stacks with a function, each request once.
+/// Bytes of a sample type in the requests to `/ingest`, at stacks with a function. Each request
+/// counts once.
 fn ingested(collector: &Collector, sample_type: &str, function: &str) -> Result<u64> {
     let (mut sum, mut keys) = (0, HashSet::new());
     for received in collector.received() {
@@ -315,7 +317,7 @@ fn pyroscope_gets_a_pprof_for_each_service() -> Result<()> {
     daemon.stop()
 }
 
-/// Refused in one line, before anything is attached.
+/// Checks that the daemon refuses in one line, before it attaches anything.
 fn is_refused(arguments: &[&str], code: i32, says: &str) -> Result<()> {
     let pid = std::process::id().to_string();
     let all = [&["--pid", &pid], arguments].concat();

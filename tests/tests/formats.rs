@@ -1,4 +1,4 @@
-//! Every output format of one profile says the same.
+//! Every output format of a profile has the same numbers.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::finish;
@@ -67,7 +67,7 @@ fn pprof_is_a_gzipped_file() -> Result<()> {
     daemon.stop()
 }
 
-/// A question does not change the answer: the whole state is asked for twice.
+/// A query does not change the answer: the whole state is queried twice.
 #[test]
 fn asking_changes_nothing() -> Result<()> {
     let (_workload, daemon, first) = profiled()?;

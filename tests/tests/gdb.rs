@@ -1,9 +1,9 @@
 //! Stacks of real programs, as distributed: the whole chain of return addresses of a sample equals
 //! gdb's at the same stop.
 //!
-//! Every allocation is sampled. gdb stops at the first instruction of malloc by a hardware breakpoint
-//! (before the probe at that place, return address intact), notes the time and its own chain, and goes
-//! on; the sample of that call is the first one of the thread after that time.
+//! Every allocation is sampled. gdb stops at the first instruction of malloc by a hardware
+//! breakpoint (before the probe at that place, return address intact), records the time and its own
+//! chain, and goes on. The sample of that call is the first one of the thread after that time.
 
 use anyhow::{Context, Result, bail, ensure};
 use sampler_tests::child::Child;
@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex};
 /// Stops for each program.
 const STOPS: usize = 100;
 
-/// Samples kept while gdb works; more would mean that nothing matches anyway.
+/// Samples kept while gdb works. More samples would mean that nothing matches anyway.
 const MAX_SAMPLES: usize = 1 << 20;
 
 /// A code location: file and file offset.
 type Place = (String, u64);
 
-/// What gdb saw at one stop: leaf first, return addresses.
+/// gdb's result at one stop: return addresses, leaf first.
 struct Stop {
     time_ns: u64,
     tid: u64,
@@ -122,7 +122,8 @@ fn compare(name: &str, mut command: Command, work: &str) -> Result<()> {
     Ok(())
 }
 
-/// What differs between gdb's chain and the sample's; `None` if nothing does. The sample of a call is older than the next stop.
+/// The difference between gdb's chain and the sample's; `None` if they are equal. The sample of a
+/// call is older than the next stop.
 fn miss(stop: &Stop, next_ns: u64, samples: &[Sample]) -> Option<String> {
     let sample = samples
         .iter()
@@ -130,7 +131,8 @@ fn miss(stop: &Stop, next_ns: u64, samples: &[Sample]) -> Option<String> {
         .filter(|sample| (stop.time_ns..next_ns).contains(&sample.time_ns))
         .min_by_key(|sample| sample.time_ns);
     let Some(sample) = sample else { return Some("no sample".into()) };
-    // The leaf is malloc itself: gdb stands at its first instruction, the sample names its function.
+    // The leaf is malloc itself. gdb is at malloc's first instruction; the sample has malloc's
+    // name.
     let same_leaf = sample.frames.first().map(|frame| &frame.0) == stop.chain.first().map(|p| &p.0);
     let callers = |chain: &[Place]| chain.iter().skip(1).cloned().collect::<Vec<_>>();
     let (ours, gdbs) = (callers(&sample.frames), callers(&stop.chain));
@@ -149,7 +151,7 @@ fn miss(stop: &Stop, next_ns: u64, samples: &[Sample]) -> Option<String> {
     ))
 }
 
-/// A frame lies in the call before its return address: one byte back.
+/// A frame's address is in the call instruction, one byte before its return address.
 fn is_call(frame: u64, returns_to: u64) -> bool {
     frame == returns_to || frame + 1 == returns_to
 }
@@ -168,7 +170,7 @@ fn stop_of(value: &Value) -> Result<Stop> {
 }
 
 fn sample_of(value: &Value) -> Result<Sample> {
-    // gdb knows no Python frames.
+    // gdb's chains have no Python frames.
     let is_native =
         |of: &Result<Place>| !of.as_ref().is_ok_and(|place| place.0.starts_with("[python "));
     let frames = value["frames"].as_array().context("no frames")?;
@@ -184,14 +186,14 @@ fn sample_of(value: &Value) -> Result<Sample> {
     })
 }
 
-/// Samples collected in the background.
+/// A stream of samples, collected in the background.
 struct Stream {
     samples: Arc<Mutex<Vec<Sample>>>,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Stream {
-    /// Returns once the daemon has accepted the request.
+    /// Starts the stream. Returns once the daemon has accepted the request.
     fn start(daemon: &Daemon) -> Result<Stream> {
         const SERVICE: &str = "sampler.v1.Sampler";
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -221,7 +223,7 @@ impl Stream {
         Ok(Stream { samples, _runtime: runtime })
     }
 
-    /// All samples, once one after `time_ns` is there.
+    /// All samples, once there is a sample after `time_ns`.
     fn until(self, time_ns: u64) -> Result<Vec<Sample>> {
         wait::until("the sample of the last stop", || {
             let Ok(samples) = self.samples.lock() else { bail!("the collector panicked") };

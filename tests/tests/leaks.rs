@@ -1,4 +1,4 @@
-//! Which of a program's functions grow, against what it says of itself.
+//! Which of a program's functions grow, compared with the program's own counts.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Truth, Workload, wait};
@@ -6,14 +6,15 @@ use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECOND: u64 = 1_000_000_000;
-/// So that a right program fails once in a million runs, though it is judged by some dozens of intervals in each.
+/// A right program fails once in a million runs at this confidence, though each run judges some
+/// dozens of intervals.
 const CONFIDENCE: [&str; 2] = ["--confidence", "0.99999999"];
 
 fn now() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64)
 }
 
-/// A border of time slots behind everything that has happened.
+/// A border of time slots after everything that has happened so far.
 fn border(daemon: &Daemon) -> Result<u64> {
     let from = now()?;
     let start = |profile: &sampler_tests::Profile| profile.json["window"]["start_unix_ns"].as_u64();
@@ -30,13 +31,15 @@ fn leaks(daemon: &Daemon, arguments: &[&str]) -> Result<Value> {
     Ok(serde_json::from_slice(&finished.stdout)?)
 }
 
-/// As `--over` takes it: from behind the border, so that the slot which it begins is the first, if it is asked soon.
+/// The argument of `--over` that reaches back to a little after `border`. If the query follows
+/// soon, the slot that begins at `border` is the first.
 fn since(border: u64) -> Result<String> {
     let passed_ms = (now()? - border) / 1_000_000;
     Ok(format!("{}ms", (passed_ms - (passed_ms / 2).min(300)).max(1)))
 }
 
-/// Growth since a border. The daemon counts back from when it is asked: what it took longer for than to the next border is asked again.
+/// Growth since a border. The daemon counts back from the time of the query. A query that takes
+/// longer than to the next border is repeated.
 fn leaks_since(daemon: &Daemon, border: u64) -> Result<Value> {
     let mut begins = 0;
     let found = wait::until("growth since the border", || {
@@ -47,8 +50,8 @@ fn leaks_since(daemon: &Daemon, border: u64) -> Result<Value> {
     found.with_context(|| format!("begins at {begins}, not {border}"))
 }
 
-/// The same as text, which does not say to the millisecond when it begins: what was answered in less than the time from there to the
-/// next border was asked in time.
+/// Growth since a border as text. The text does not give its start to the millisecond, so only an
+/// answer within half a second counts as in time.
 fn text_since(daemon: &Daemon, border: u64) -> Result<String> {
     wait::until("an answer in time", || {
         let (from, over) = (now()?, since(border)?);
@@ -58,7 +61,7 @@ fn text_since(daemon: &Daemon, border: u64) -> Result<String> {
     })
 }
 
-/// The stack of a function.
+/// The stack of a function in the answer.
 fn stack<'a>(json: &'a Value, function: &str) -> Result<&'a Value> {
     let stacks = json["stacks"].as_array().context("no stacks")?;
     let has = |stack: &&Value| {
@@ -73,13 +76,13 @@ fn interval(json: &Value) -> Result<[f64; 3]> {
     Ok([of("value")?, of("low")?, of("high")?])
 }
 
-/// By how much a function has really grown.
+/// True growth of a function, bytes.
 fn grown(before: &Truth, after: &Truth, name: &str) -> Result<f64> {
     let held = |of: &Truth| of.function(name).map(|of| of.live.bytes as f64);
     Ok(held(after)? - held(before)?)
 }
 
-/// The truth of every function lies within the bounds of its stack.
+/// Checks that the bounds of each function's stack cover the truth.
 fn truths_are_within(json: &Value, before: &Truth, after: &Truth, names: &[&str]) -> Result<()> {
     for name in names {
         let of = stack(json, name)?;
@@ -100,7 +103,7 @@ fn a_leak_is_named_and_nothing_else() -> Result<()> {
     let mut workload = Workload::start("leaks.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "4096"])?;
     let filled = turn(&mut workload, "steady")?;
-    // Pool and cache were filled, which is growth for the time being.
+    // Pool and cache were filled. So far, that is growth.
     let since_attach = leaks(&daemon, &["--over", "1h"])?;
     ensure!(since_attach["growing"] == 2, "{since_attach}");
     let text = since_attach["notes"].to_string();
@@ -115,7 +118,7 @@ fn a_leak_is_named_and_nothing_else() -> Result<()> {
     truths_are_within(&json, &filled, &leaked, &["leak", "steady", "cache"])?;
     ensure!(leak["kept"]["value"] == 1.0 && leak["went"] == 0, "{leak}");
     let [kept, low, high] = interval(&stack(&json, "steady")?["kept"])?;
-    // 2,000 came and 400 stayed.
+    // 2,000 blocks were allocated and 400 stayed.
     ensure!(low <= 0.2 && (0.2..0.5).contains(&high), "steady keeps {kept}, {low} to {high}");
     let [total, low, high] = interval(&json["total"]["growth"])?;
     let truth = grown(&filled, &leaked, "leak")?;
@@ -132,7 +135,7 @@ fn a_leak_is_named_and_nothing_else() -> Result<()> {
     ensure!(text.contains("      leak  leaks.c:") && !text.contains("steady"), "{text}");
     ensure!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 
-    // Afterwards nothing grows, and what could have been missed is at least what was.
+    // Afterwards nothing grows. The growth that may have been missed is at least the true growth.
     let second = border(&daemon)?;
     let calm = turn(&mut workload, "steady")?;
     let json = leaks_since(&daemon, second)?;
@@ -141,7 +144,7 @@ fn a_leak_is_named_and_nothing_else() -> Result<()> {
     ensure!(json["most_missed"].as_f64().context("no number")? > 0.0, "{json}");
     let text = text_since(&daemon, second)?;
     ensure!(text.contains("growing   nothing by more than chance"), "{text}");
-    // Over both it is found again.
+    // Over both phases the leak is found again.
     let json = leaks_since(&daemon, first)?;
     ensure!(json["growing"] == 1, "{json}");
     truths_are_within(&json, &filled, &calm, &["leak", "steady", "cache"])?;

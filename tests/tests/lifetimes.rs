@@ -1,16 +1,19 @@
-//! How long the blocks of a program live, against what it says it freed. Every allocation is sampled.
+//! Lifetimes of a program's blocks, compared with what the program reports as freed. Every
+//! allocation is sampled.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Truth, Workload, again, wait};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Most that a phase may take for what is freed in it to have lived for less than a second.
+/// Longest time of a phase. Blocks that are freed in such a phase have lived for less than a
+/// second.
 const PHASE: Duration = Duration::from_millis(500);
-/// How often a process is run for all of its phases to be as short, and how often clocks are read for one to be right behind the other.
+/// How often a process is run until all of its phases are short enough, and how often clocks are
+/// read until two readings are close.
 const TRIES: usize = 20;
 
-/// The rows of a function's stacks, added: samples, freed, held.
+/// Sums over the rows of a function's stacks: samples, freed, held.
 fn counts(json: &Value, function: &str) -> Result<[u64; 3]> {
     let stacks = json["stacks"].as_array().context("no stacks")?;
     let of = stacks.iter().filter(|stack| {
@@ -27,7 +30,7 @@ fn counts(json: &Value, function: &str) -> Result<[u64; 3]> {
     Ok(sum)
 }
 
-/// The number and its interval.
+/// A number with the ends of its interval.
 fn interval(json: &Value, key: &str) -> Result<[f64; 3]> {
     let of = |end: &str| json[key][end].as_f64().with_context(|| format!("no {key}.{end}: {json}"));
     Ok([of("value")?, of("low")?, of("high")?])
@@ -41,7 +44,8 @@ fn fates_are_true(json: &Value, truth: &Truth, held: bool) -> Result<()> {
         let got = counts(json, name)?;
         ensure!(got == expected, "{name}: {got:?}, not {expected:?}");
     }
-    // Whatever was freed lived for less than its phase, and all others were watched longer: the curve is the plain share.
+    // Freed blocks lived for less than their phase, and all others were watched longer. The curve
+    // is the plain share.
     let (mut allocated, mut freed) = (0, 0);
     for name in ["first", "second", "third"] {
         let of = truth.function(name)?;
@@ -55,7 +59,7 @@ fn fates_are_true(json: &Value, truth: &Truth, held: bool) -> Result<()> {
     Ok(())
 }
 
-/// A process after its phases, or how long one of them took.
+/// A process after its phases, or the duration of a phase that took too long.
 fn phases() -> Result<Result<(Workload, Daemon, Truth), String>> {
     let mut workload = Workload::start("windows.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
@@ -72,7 +76,8 @@ fn phases() -> Result<Result<(Workload, Daemon, Truth), String>> {
     Ok(Ok((workload, daemon, truth.context("no phase")?)))
 }
 
-/// Held memory costs more with every second, all of it certain; otherwise by what it did not grow.
+/// The byte-seconds of held memory grow with every second, and are certain. The error is the
+/// difference to the expectation.
 fn held_costs(daemon: &Daemon, before: &Value, held: u64) -> Result<Result<(), String>> {
     let later = daemon.json("lifetimes")?;
     let time = |of: &Value| of["time_unix_ns"].as_u64().context("no time");
@@ -127,7 +132,7 @@ fn without_frees_nothing_is_known_of_what_is_held() -> Result<()> {
         let held = &profile.json["totals"]["inuse_space"];
         ensure!(held["value"] == 0.0 && held["high"].is_null(), "{held}");
     }
-    // Nor is it in the list of processes.
+    // The list of processes has no upper end of the held bytes either.
     let held = &daemon.json("ps")?["processes"][0]["totals"]["inuse_space"];
     ensure!(held["value"] == 0.0 && held["high"].is_null(), "{held}");
     let list = String::from_utf8(daemon.sampler(&["ps"])?.success("ps")?.stdout)?;

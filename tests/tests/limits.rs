@@ -1,4 +1,4 @@
-//! At the bounds, and after accidents: numbers stay right or say that they are not, and no target is
+//! Bounds and accidents: numbers stay right or say that they are not, and no target is
 //! ever harmed.
 
 use anyhow::{Context, Result, ensure};
@@ -7,10 +7,10 @@ use sampler_tests::daemon::{outcome, samplerd};
 use sampler_tests::{Daemon, Profile, Truth, Workload, wait};
 use std::time::{Duration, Instant};
 
-/// Confidence of every interval here; fewer than 100 are compared.
+/// Confidence of every interval here. Fewer than 100 intervals are compared.
 const CONFIDENCE: &str = "0.999999999";
 
-/// Mean bytes between samples: many samples.
+/// A small interval: many samples.
 const DENSE: &[&str] = &["--interval", "4KiB"];
 
 fn truth_workload(seed: &str) -> Result<Workload> {
@@ -21,7 +21,8 @@ fn profile(daemon: &Daemon) -> Result<Profile> {
     daemon.profile("live", &["--confidence", CONFIDENCE])
 }
 
-/// Exact totals to the byte, allocated and live totals inside their intervals.
+/// Checks that exact totals are equal to the byte, and that intervals cover the allocated and live
+/// totals.
 fn totals_hold(profile: &Profile, truth: &Truth) -> Result<()> {
     let total = truth.total();
     let exact = profile.exact_space;
@@ -55,7 +56,7 @@ fn a_full_live_set_is_thinned_without_bias() -> Result<()> {
 
 #[test]
 fn a_storm_does_not_fill_the_live_set() -> Result<()> {
-    // Every allocation is sampled, far faster than the daemon can thin.
+    // Every allocation is sampled, far faster than the daemon can thin the live set.
     let mut workload = truth_workload("35")?;
     let arguments = ["--interval", "1", "--max-live", "1000", "--unwind", "fp"];
     let daemon = Daemon::start(&[workload.pid()], &arguments)?;
@@ -122,7 +123,7 @@ fn an_interval_changed_while_running_biases_nothing() -> Result<()> {
     daemon.stop()
 }
 
-/// kill -9: the kernel takes the probes away with the daemon, the target goes on to its end.
+/// kill -9: the kernel removes the probes with the daemon, and the target goes on to its end.
 #[test]
 fn a_killed_daemon_leaves_no_probe() -> Result<()> {
     for engine in ["session", "multi", "perf"] {
@@ -174,7 +175,8 @@ fn a_target_may_be_killed_at_any_moment() -> Result<()> {
     Ok(())
 }
 
-/// It dies while the daemon attaches: one clear line, or a profile of a dead process; never a hang.
+/// The target dies while the daemon attaches. The result is one clear line, or a profile of a dead
+/// process; never a hang.
 #[test]
 fn a_target_may_die_while_the_daemon_attaches() -> Result<()> {
     for round in 0..8 {
@@ -220,7 +222,7 @@ fn a_second_daemon_on_the_same_socket_is_refused() -> Result<()> {
     first.stop()
 }
 
-/// The socket that a killed daemon left is no obstacle.
+/// A new daemon replaces the socket that a killed daemon left.
 #[test]
 fn a_stale_socket_is_taken_over() -> Result<()> {
     let workload = truth_workload("40")?;

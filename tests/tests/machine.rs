@@ -1,6 +1,8 @@
-//! Whole programs under `samplerd --all`, as distributed: a compiler's tree of processes, an interpreter that loads libraries.
+//! Whole programs under `samplerd --all`, as distributed: a compiler's tree of processes, an
+//! interpreter that loads libraries.
 //!
-//! A preloaded library counts what each process asks of malloc (`workloads/count.c`); the exact totals of the profile must agree.
+//! A preloaded library counts the requests of each process to malloc (`workloads/count.c`). The
+//! exact totals of the profile must agree.
 
 use anyhow::{Context, Result, ensure};
 use sampler_daemon::store::stacks::Note;
@@ -9,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// By process id: allocations and their bytes.
+/// Allocations and their bytes, by process id.
 type Counts = BTreeMap<u32, (u64, u64)>;
 
 /// Runs `command` to its end under the counting library.
@@ -39,7 +41,8 @@ fn counts(directory: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Runs `command` under a daemon on everything; every process's exact totals are those counted, and stacks are whole.
+/// Runs `command` under a daemon on all processes. Checks that the exact totals of every process
+/// are those counted, and that stacks are whole.
 fn agrees(command: &mut Command, names: &[&str]) -> Result<()> {
     // Room for all samples of all processes, however late the daemon reads them.
     let daemon = Daemon::start(&[], &["--all", "--interval", "64KiB", "--ring", "256MiB"])?;
@@ -64,11 +67,11 @@ fn agrees(command: &mut Command, names: &[&str]) -> Result<()> {
     daemon.stop()
 }
 
-/// What stands at the root of a stack of which frames are missing.
+/// Notes at the root of a stack with missing frames.
 const CUT: [Note; 4] =
     [Note::LostStacks, Note::TableFull, Note::Truncated, Note::NoUnwindInformation];
 
-/// Of these processes: others of the machine are sampled as well, whatever they are.
+/// Checks the stacks of `pids` only: other processes of the machine are sampled as well.
 fn stacks_are_whole<'a>(daemon: &Daemon, pids: impl Iterator<Item = &'a u32>) -> Result<()> {
     let (mut sampled, mut whole) = (0, 0);
     for pid in pids {
@@ -100,7 +103,8 @@ fn a_compiler() -> Result<()> {
     agrees(&mut command, &["g++", "cc1plus", "as", "collect2", "ld"])
 }
 
-/// Its modules are libraries that come by `dlopen`, with libraries of their own.
+/// Python's modules are libraries that the interpreter loads by `dlopen`, with libraries of their
+/// own.
 #[test]
 fn an_interpreter() -> Result<()> {
     let script = "import ssl, sqlite3, decimal, json, ctypes, bz2, lzma\n\

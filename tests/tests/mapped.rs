@@ -1,10 +1,10 @@
-//! Memory that is mapped without malloc: what programs know of themselves, equal to the byte.
+//! Memory that is mapped without malloc: equal to the programs' own counts, to the byte.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Profile, Truth, Workload, wait};
 use std::process::Command;
 
-/// Functions whose calls are the program's own.
+/// Checks the functions whose calls are the program's own.
 fn equal(profile: &Profile, truth: &Truth) -> Result<()> {
     for function in &truth.functions {
         let row = profile.row(&function.name);
@@ -22,7 +22,7 @@ fn equal(profile: &Profile, truth: &Truth) -> Result<()> {
     Ok(())
 }
 
-/// Every number is one without a doubt.
+/// Checks that every number is certain.
 fn counted(profile: &Profile) -> Result<()> {
     ensure!(profile.json["estimator"] == "exact", "{}", profile.json["estimator"]);
     for stack in &profile.stacks {
@@ -47,12 +47,12 @@ fn everything(pids: &[u32], arguments: &[&str], workload: &mut Workload) -> Resu
     equal(&profile, &truth).with_context(|| daemon.log())?;
     counted(&profile)?;
     ensure!(profile.row("in_child").stacks == 0, "a child's memory is its own");
-    // Threads' stacks are mapped by the thread library for the program.
+    // The thread library maps the threads' stacks for the program.
     let made = profile
         .stacks_of("makes_threads")
         .any(|stack| stack.frames.iter().any(|frame| frame.contains("pthread_create")));
     ensure!(made, "{}", profile.folded());
-    // What malloc mapped is known, and not among it.
+    // malloc's own mappings are counted apart, and are not in the profile.
     let ps = daemon.json("ps")?;
     let of = ps["processes"].as_array().context("processes")?.iter();
     let of = of.clone().find(|of| of["pid"] == workload.pid()).context("the workload in ps")?;
@@ -67,7 +67,7 @@ fn everything(pids: &[u32], arguments: &[&str], workload: &mut Workload) -> Resu
             of.totals.inuse_space.value == 0.0
         })?;
     ensure!(ended.exact_space == profile.exact_space, "what was mapped stays known");
-    // Among all processes others may be too many.
+    // With all processes of the machine, the calls of others may be too many.
     let lost = daemon.outcome("mapping_ring_full")?;
     ensure!(lost == 0 || pids.is_empty(), "{lost} calls were lost");
     daemon.stop()
@@ -132,11 +132,11 @@ fn a_window_has_what_was_mapped_in_it() -> Result<()> {
     let truth = workload.truth()?;
     let window = daemon.profile("mapped", &["--last", "1h"])?;
     equal(&window, &truth)?;
-    // Only what is large.
+    // The profile has only large mappings.
     let large = daemon.profile("mapped", &["--min-size", "2MiB"])?;
     ensure!(large.row("shared").inuse_space.own as u64 == 3 << 20, "{}", large.folded());
     ensure!(large.row("pool").stacks == 0, "{}", large.folded());
-    // Nothing has been held for an hour.
+    // No mapping has been held for an hour.
     let old = daemon.profile("mapped", &["--min-age", "1h"])?;
     ensure!(old.totals.inuse_space.value == 0.0, "{}", old.folded());
     wait::until("a window that is over", || {
@@ -197,7 +197,7 @@ fn left_out_it_is_said_to_be() -> Result<()> {
     daemon.stop()
 }
 
-/// Arenas of its own allocator, and memory that a script asks for.
+/// Maps arenas of Python's own allocator, and memory that the script maps.
 const PYTHON: &str = "
 import sys, mmap
 print('waiting', flush=True)

@@ -1,6 +1,8 @@
-//! Processes that sample their allocations by themselves and say so (OpenTelemetry's `otel_memory` probes).
+//! Processes that sample their own allocations and report the samples (OpenTelemetry's
+//! `otel_memory` probes).
 //!
-//! What such a process says is taken as it is: totals equal the sums that the workload states, to the byte.
+//! samplerd takes the reports unchanged: totals equal the sums that the workload prints, to the
+//! byte.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::Row;
@@ -11,7 +13,7 @@ use std::process::Command;
 
 /// Room for all samples, however late the daemon reads them.
 const ROOM: &[&str] = &["--ring", "256MiB"];
-/// Our own probes sample everything.
+/// Options with which our own probes sample every allocation.
 const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
 
 fn library(source: &str) -> Result<String> {
@@ -19,12 +21,13 @@ fn library(source: &str) -> Result<String> {
     path.to_str().map(str::to_owned).context("path is not UTF-8")
 }
 
-/// The workload, whose library is loaded before its mark (`early`) or behind it (`late`).
+/// The workload. Its library is loaded before the mark (`early`) or after it (`late`).
 fn workload(when: &str, case: &str) -> Result<Workload> {
     Workload::start("otel.c", &[&library("otelarena.c")?, when, case])
 }
 
-/// Sums of moments as a program states them; the objects are w/s each, which is not always a whole number in binary.
+/// Compares the sums of moments with those that the program prints. Each sample counts w/s objects,
+/// which is not always a whole number in binary.
 fn is_as_said(name: &str, row: &Row, alloc: &TrueSums, live: &TrueSums) -> Result<()> {
     for (what, ours, truth) in [
         ("alloc bytes", row.alloc_space.sum, alloc.bytes),
@@ -46,7 +49,7 @@ fn rows(truth: &Truth, profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// The probe is in the function that is the leaf, at its own instruction; its callers follow.
+/// Checks that the leaf is the function of the probe, followed by its callers.
 fn leaf(profile: &Profile, function: &str, caller: &str) -> Result<()> {
     let stack = profile.stacks_of(caller).next().with_context(|| profile.folded())?;
     let frames: Vec<&str> = stack.frames.iter().rev().map(String::as_str).collect();
@@ -54,7 +57,7 @@ fn leaf(profile: &Profile, function: &str, caller: &str) -> Result<()> {
     Ok(())
 }
 
-/// The value of a status field of each probe with this role.
+/// The `hits` of each probe with this role.
 fn hits(daemon: &Daemon, role: &str) -> Result<Vec<f64>> {
     let status = daemon.status()?;
     let probes = status["probes"].as_array().context("no probes")?;
@@ -74,7 +77,7 @@ fn plain(when: &str) -> Result<()> {
     ensure!(profile.json["exact"].is_null(), "{}", profile.json["exact"]);
     let process = &daemon.json("ps")?["processes"][0];
     ensure!(process["exact"].is_null() && process["samples_itself"] == true, "{process}");
-    // Nor of it with others.
+    // A group with other processes has no exact totals either.
     let groups = daemon.sampler(&["ps", "--by", "comm", "--json"])?.success("ps")?;
     let groups: Value = serde_json::from_slice(&groups.stdout)?;
     let group = &groups["groups"][0];
@@ -104,11 +107,12 @@ fn intervals_are_those_of_the_weights() -> Result<()> {
     workload.truth()?;
     let profile = daemon.profile("alloc", &[])?;
     let row = profile.row("sampled_small");
-    // 100 samples of 40 bytes that stand for 4,000 each: π = 1/100.
+    // 100 samples of 40 bytes, each with a weight of 4,000 bytes: π = 1/100.
     ensure!((row.alloc_space.variance / (100.0 * 4000.0 * 4000.0 * 0.99) - 1.0).abs() < 1e-9);
     ensure!((row.alloc_objects.variance / (100.0 * 100.0 * 100.0 * 0.99) - 1.0).abs() < 1e-9);
     ensure!(row.alloc_space.largest_inclusion == 0.01, "{row:?}");
-    // Calibrated, the process is weighted and says so; failed trials are not its own.
+    // With the calibrated estimator, the process is weighted and a note says so. Failed trials are
+    // not available for the process.
     let calibrated = daemon.profile("alloc", &["--estimator", "calibrated"])?;
     let notes = calibrated.json["notes"].to_string();
     ensure!(notes.contains("weighted, not calibrated"), "{notes}");
@@ -127,14 +131,14 @@ fn semaphores_are_raised_while_a_listener_is_attached() -> Result<()> {
     let daemon = Daemon::start(&[first.pid()], EVERYTHING)?;
     let mut other = workload("early", "semaphore")?;
     first.go()?;
-    // Three probes of allocations share one, and frees have one.
+    // Three probes of allocations share one semaphore, and the probe of frees has its own.
     ensure!(semaphores(&mut first)? == 4);
     other.go()?;
     ensure!(semaphores(&mut other)? == 0, "a process that is not profiled");
     daemon.stop()?;
     first.go()?;
     ensure!(semaphores(&mut first)? == 0, "nobody listens any more");
-    // As if there were no such probes.
+    // samplerd behaves as if there were no such probes.
     let daemon = Daemon::start(&[other.pid()], &["--interval", "1", "--no-usdt"])?;
     other.go()?;
     ensure!(semaphores(&mut other)? == 0, "--no-usdt");
@@ -163,7 +167,7 @@ fn values_that_cannot_be_are_refused_and_counted() -> Result<()> {
 fn a_flood_is_cut_and_counted_and_starves_nobody() -> Result<()> {
     let mut flood = workload("early", "flood")?;
     let mut quiet = Workload::edge(&["keep", "1000"])?;
-    // What is lost in the ring is neither among the samples nor in the flood.
+    // A sample that is lost in the ring is neither in the profile nor in `usdt_flood`.
     let daemon = Daemon::start(&[flood.pid(), quiet.pid()], EVERYTHING)?;
     flood.go()?;
     let sent = flood.truth()?.function("flood")?.alloc.objects;
@@ -182,14 +186,15 @@ fn a_flood_is_cut_and_counted_and_starves_nobody() -> Result<()> {
     daemon.stop()
 }
 
-/// A workload under a preloaded shim that samples by itself, in front of glibc's malloc.
+/// A workload under a preloaded shim that samples allocations itself, in front of glibc's malloc.
 fn shimmed() -> Result<Workload> {
     let mut command = Command::new(build::compile("edges.c", &[])?);
     command.args(["keep", "1000"]).env("LD_PRELOAD", library("otelshim.c")?);
     Workload::spawn("a shim", &mut command)
 }
 
-/// Nothing is counted twice, and a glibc process beside it is seen as ever.
+/// Checks that no allocation is counted twice, and that a glibc process in the same daemon is
+/// profiled as usual.
 fn beside_each_other(all: bool) -> Result<()> {
     let (mut shimmed, mut plain) = (shimmed()?, Workload::edge(&["keep", "1000"])?);
     let daemon = match all {
@@ -209,7 +214,7 @@ fn beside_each_other(all: bool) -> Result<()> {
     ensure!((profile.exact_objects, profile.exact_space) == (exact.objects, exact.bytes));
     if !all {
         rows(&other, &profile)?;
-        // In one profile.
+        // Both processes are in one profile.
         let both = daemon.profile("alloc", &[])?.row("many_kept").alloc_space.sum;
         ensure!(both == (truth.total().alloc.bytes + exact.bytes) as f64, "{both}");
     }
@@ -228,7 +233,8 @@ fn the_same_where_links_are_shared() -> Result<()> {
     beside_each_other(true)
 }
 
-/// What is asked of a process that samples by itself does not change it, and says so.
+/// A request for another interval does not change a process that samples itself. The answer says
+/// so.
 #[test]
 fn another_interval_is_not_its_own() -> Result<()> {
     let mut shimmed = shimmed()?;

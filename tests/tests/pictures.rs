@@ -1,4 +1,5 @@
-//! Flame graphs of a real process: what a frame says is what the program says it did. Every allocation is sampled.
+//! Flame graphs of a real process: each frame has what the program reports. Every allocation is
+//! sampled.
 
 use anyhow::{Context, Result, ensure};
 use roxmltree::Document;
@@ -8,14 +9,14 @@ use std::time::Duration;
 
 /// A frame of a picture.
 struct Frame {
-    /// Start, value, and the ends of its interval.
+    /// Start, value, and the ends of the value's interval.
     numbers: [f64; 4],
     title: String,
-    /// Class of its box, which is its color.
+    /// Class of the frame's box, which is its color.
     color: String,
 }
 
-/// The only frame of that function.
+/// The only frame of `function`.
 fn frame(svg: &str, function: &str) -> Result<Frame> {
     let document = Document::parse(svg)?;
     let mut found = document.descendants().filter_map(|node| {
@@ -31,12 +32,12 @@ fn frame(svg: &str, function: &str) -> Result<Frame> {
     Ok(Frame { numbers: all.try_into().ok().context("four numbers")?, title, color })
 }
 
-/// What `sampler` draws.
+/// The picture that `sampler` draws.
 fn drawn(daemon: &Daemon, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(daemon.sampler(arguments)?.success("sampler")?.stdout)?)
 }
 
-/// The bytes of a function are these, and certain.
+/// Checks that the frame has exactly `bytes`, without uncertainty.
 fn says(of: &Frame, bytes: u64) -> Result<()> {
     let (own, text) = (bytes as f64, human_bytes(bytes as f64));
     ensure!(of.numbers[1..] == [own; 3], "{:?}, not {own}", of.numbers);
@@ -44,7 +45,7 @@ fn says(of: &Frame, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// A program after two phases, what it has done by then, and the profiles behind each.
+/// A program after two phases, its truth, and the profile after each phase.
 fn two_phases() -> Result<(Workload, Daemon, Truth, [Profile; 2])> {
     let mut workload = Workload::start("windows.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
@@ -53,7 +54,7 @@ fn two_phases() -> Result<(Workload, Daemon, Truth, [Profile; 2])> {
         anyhow::Ok((workload.truth()?, daemon.profile("alloc", &[])?))
     };
     let (_, before) = phase()?;
-    // Of two profiles the later one has to end later by more than clocks differ.
+    // The later of two profiles has to end later by more than the clocks differ.
     wait::pass(Duration::from_millis(200));
     let (truth, after) = phase()?;
     Ok((workload, daemon, truth, [before, after]))
@@ -73,11 +74,12 @@ fn frames_say_what_the_program_did() -> Result<()> {
         let of = truth.function(name)?;
         says(&frame(&alloc, name)?, of.alloc.bytes)?;
         says(&frame(&live, name)?, of.live.bytes)?;
-        // What is held costs the more the longer it is: by its bytes for each second at least of what was waited.
+        // The byte-seconds of held blocks grow with time: at least by their bytes for each second
+        // of the pause.
         let grown = frame(&later, name)?.numbers[1] - frame(&earlier, name)?.numbers[1];
         ensure!(grown >= 0.05 * of.live.bytes as f64 - 2.0, "{name}: grown by {grown}");
     }
-    // What came in between two profiles is more for certain, and the rest has not changed.
+    // Growth between two profiles is certain, and the rest has not changed.
     let directory = tempfile::tempdir()?;
     let [a, b] = ["a.json", "b.json"].map(|name| directory.path().join(name));
     for (path, profile) in [&a, &b].into_iter().zip(&profiles) {
@@ -89,7 +91,7 @@ fn frames_say_what_the_program_did() -> Result<()> {
     ensure!(old.color == "same" && old.title.contains("nothing seen in between"), "{}", old.title);
     let came = format!("+{}", human_bytes(truth.function("second")?.alloc.bytes as f64));
     ensure!(new.color == "up" && new.title.contains(&came), "{} {}", new.color, new.title);
-    // It has a third phase before it ends.
+    // The program has a third phase before it ends.
     workload.go()?;
     workload.truth()?;
     workload.exit()?;

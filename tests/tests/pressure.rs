@@ -1,5 +1,6 @@
-//! Storms: more samples than the ring can take, or than may come in a second. Nothing is lost, the interval rises for the noisy process
-//! alone, estimates stay right, and afterwards everything is as it was.
+//! Storms: more samples than the ring can take, or than are allowed in a second. Nothing is lost.
+//! The interval rises for the noisy process alone, estimates stay right, and afterwards everything
+//! is as before.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::daemon::outcome;
@@ -7,30 +8,30 @@ use sampler_tests::truth::Function;
 use sampler_tests::{Daemon, Profile, Truth, Workload, wait};
 use serde_json::Value;
 
-/// Confidence of every interval here; fewer than 100 are compared.
+/// Confidence of every interval here. Fewer than 100 intervals are compared.
 const CONFIDENCE: &str = "0.999999999";
 
-/// Outcomes of which a storm must have none.
+/// Outcomes that a storm must not cause.
 const LOSSES: [&str; 4] = ["ring_full", "ring_share", "free_ring_full", "free_ring_share"];
 
-/// `pressure.c`, which allocates blocks of so many bytes.
+/// `pressure.c`, which allocates blocks of `size` bytes.
 fn workload(storms: u64, calms: u64, size: u64) -> Result<Workload> {
     until_told("neither", storms, calms, size)
 }
 
-/// The same, of which one goes on until [`enough`].
+/// `pressure.c`, one phase of which goes on until [`enough`].
 fn until_told(which: &str, storms: u64, calms: u64, size: u64) -> Result<Workload> {
     let [storms, calms, size] = [storms, calms, size].map(|number| number.to_string());
     Workload::start("pressure.c", &[&storms, &calms, &size, which])
 }
 
-/// Ends what goes on; what it allocated.
+/// Ends the phase that goes on, and returns what the phase allocated.
 fn enough(workload: &mut Workload) -> Result<Truth> {
     workload.child().send("enough")?;
     workload.truth()
 }
 
-/// Nothing was lost on the way to the daemon.
+/// Checks that nothing was lost on the way to the daemon.
 fn nothing_lost(daemon: &Daemon) -> Result<()> {
     let status = daemon.status()?;
     for loss in LOSSES {
@@ -44,7 +45,8 @@ fn profile_of(daemon: &Daemon, kind: &str, workload: &Workload) -> Result<Profil
     daemon.profile(kind, &["--confidence", CONFIDENCE, "--pid", &pid])
 }
 
-/// Exact totals to the byte, estimates of bytes and objects inside their intervals, each by itself and both kinds.
+/// Checks exact totals to the byte, and that intervals cover bytes and objects, of each process and
+/// in both kinds of profile.
 fn holds(daemon: &Daemon, workload: &Workload, truth: &Function) -> Result<()> {
     let profile = profile_of(daemon, "live", workload)?;
     let (exact, bytes) = (profile.exact_space, truth.alloc.bytes);
@@ -64,7 +66,7 @@ fn holds(daemon: &Daemon, workload: &Workload, truth: &Function) -> Result<()> {
     Ok(())
 }
 
-/// Every allocation was sampled, with its stack.
+/// Checks that every allocation was sampled, with its stack.
 fn is_complete(daemon: &Daemon, workload: &Workload, function: &str, objects: u64) -> Result<()> {
     let profile = profile_of(daemon, "alloc", workload)?;
     let row = profile.row(function).alloc_objects;
@@ -73,18 +75,18 @@ fn is_complete(daemon: &Daemon, workload: &Workload, function: &str, objects: u6
     Ok(())
 }
 
-/// Samples of `calm`.
+/// Number of samples of `calm`.
 fn calm_samples(profile: &Profile) -> f64 {
     profile.row("calm").alloc_space.samples as f64
 }
 
-/// When a profile was made.
+/// Time of a profile, seconds.
 fn seconds(profile: &Profile) -> Result<f64> {
     let time = profile.json["time_unix_ns"].as_u64().context("a profile without its time")?;
     Ok(time as f64 / 1e9)
 }
 
-/// How a process is sampled, in `status`.
+/// The sampling of a process in `status`.
 fn sampling(daemon: &Daemon, workload: &Workload) -> Result<Value> {
     let status = daemon.status()?;
     let all = status["intervals"].as_array().context("status has no intervals")?;
@@ -92,7 +94,7 @@ fn sampling(daemon: &Daemon, workload: &Workload) -> Result<Value> {
     Ok(one.with_context(|| format!("{} is not in {status}", workload.pid()))?.clone())
 }
 
-/// Waits until the interval is again what was asked for.
+/// Waits until the interval is again the requested one.
 fn recovers(daemon: &Daemon, workload: &Workload, interval: u64) -> Result<Value> {
     wait::until("the interval that was asked for", || {
         let of = sampling(daemon, workload)?;
@@ -104,7 +106,8 @@ fn recovers(daemon: &Daemon, workload: &Workload, interval: u64) -> Result<Value
     })
 }
 
-/// The daemon reads nothing until the storm is over: the brake in the kernel keeps the ring from filling, by itself.
+/// The daemon reads nothing until the storm is over. The kernel's brake alone keeps the ring from
+/// filling.
 #[test]
 fn a_storm_does_not_fill_the_ring_of_a_daemon_that_stands_still() -> Result<()> {
     let (mut noisy, mut quiet) = (workload(400_000, 100, 64)?, workload(0, 40, 500)?);
@@ -137,7 +140,8 @@ fn a_storm_does_not_fill_the_ring_of_a_daemon_that_stands_still() -> Result<()> 
     daemon.stop()
 }
 
-/// Rings that are too small for a brake of many levels: what finds no room is lost with its size, and no interval is too narrow.
+/// Rings that are too small for a brake of many levels. Samples without room are lost with their
+/// size, and no interval is too narrow.
 #[test]
 fn with_small_rings_intervals_hold() -> Result<()> {
     for ring in ["64KiB", "1MiB", "4MiB"] {
@@ -160,7 +164,7 @@ fn with_small_rings_intervals_hold() -> Result<()> {
     Ok(())
 }
 
-/// Far more samples than may come in a second, and a quiet process beside it.
+/// Far more samples than are allowed in a second, and a quiet process next to the noisy one.
 #[test]
 fn a_storm_raises_the_interval_of_the_noisy_process_alone() -> Result<()> {
     let mut noisy = until_told("storm", 2_000_000, 100, 64)?;
@@ -195,7 +199,7 @@ fn a_storm_raises_the_interval_of_the_noisy_process_alone() -> Result<()> {
     daemon.stop()
 }
 
-/// A process has a limit of its own, below the daemon's.
+/// Each process has a limit of its own, below the daemon's.
 #[test]
 fn a_limit_for_each_process_is_kept() -> Result<()> {
     const LIMIT: f64 = 300.0;
@@ -209,14 +213,15 @@ fn a_limit_for_each_process_is_kept() -> Result<()> {
         let of = sampling(&daemon, &loud)?;
         Ok((of["pressure"]["factor"].as_f64() > Some(1.0)).then_some(()))
     })?;
-    // From here on, by the clock that the limit is kept by: one that looks late has read later, too.
+    // Times are read from the profiles: the limit uses the same clock. A profile that is made late
+    // has read samples for longer, too.
     let before = profile_of(&daemon, "alloc", &loud)?;
     let truth = enough(&mut loud)?;
     let after = profile_of(&daemon, "alloc", &loud)?;
     let samples = calm_samples(&after) - calm_samples(&before);
     let seconds = seconds(&after)? - seconds(&before)?;
     println!("{samples} samples in {seconds:.1} s");
-    // What the bucket holds, and what came before each answer.
+    // The bound adds the contents of the bucket, and the samples before each answer.
     ensure!(samples < LIMIT * seconds + 0.25 * LIMIT + 300.0, "{samples} in {seconds} s");
     holds(&daemon, &loud, truth.function("calm")?)?;
     let pressure = sampling(&daemon, &loud)?["pressure"].clone();

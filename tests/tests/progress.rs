@@ -1,4 +1,4 @@
-//! A person who waits sees that something is going on; a pipe sees nothing of it.
+//! A person at a terminal sees progress; a pipe gets no progress output.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::terminal::Terminal;
@@ -20,7 +20,7 @@ fn a_profile_that_takes_its_time() -> Result<()> {
     let sampler = build::program("sampler")?.display().to_string();
     let (out, errors) = (place.path().join("out"), place.path().join("errors"));
 
-    // It makes nothing while it is stopped.
+    // samplerd makes no profile while it is stopped.
     daemon.child().signal(STOP)?;
     let script = format!(
         "'{sampler}' --connect '{}' profile --format folded > '{}'",
@@ -37,7 +37,7 @@ fn a_profile_that_takes_its_time() -> Result<()> {
         .stderr(fs::File::create(&errors)?)
         .spawn()
         .context("start sampler")?;
-    // Longer than anybody waits without a line.
+    // A client that prints a line prints it within this time.
     wait::pass(Duration::from_secs(1));
     daemon.child().signal(CONTINUE)?;
     ensure!(terminal.code()? == 0);

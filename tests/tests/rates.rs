@@ -1,4 +1,5 @@
-//! The interval changes while a process is profiled: what a row says covers what it did at either.
+//! The interval changes while a process is profiled. Each row covers what the process did at either
+//! interval.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::{Quantity, Stack, interval};
@@ -6,7 +7,7 @@ use sampler_tests::truth::Function;
 use sampler_tests::{Daemon, Profile, Truth, Workload};
 use serde_json::Value;
 
-/// Of every interval here; fewer than 2,000 are compared.
+/// Confidence of every interval. Fewer than 2,000 intervals are compared.
 const CONFIDENCE: &str = "0.999999999";
 const LEVEL: f64 = 0.999_999_999;
 
@@ -16,7 +17,8 @@ const LONG: f64 = 16_777_216.0;
 /// Size class of the blocks, 16 KiB.
 const CLASS: u64 = 11;
 
-/// `rates.c` at 64 KiB, then at 16 MiB, then perhaps at 64 KiB again, with so many blocks for each function.
+/// Runs `rates.c` at 64 KiB, then at 16 MiB, then perhaps at 64 KiB again. `blocks` are the blocks
+/// of each function by phase.
 fn run(blocks: &[&str]) -> Result<(Daemon, Workload, Vec<Truth>)> {
     let mut workload = Workload::start("rates.c", blocks)?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
@@ -51,7 +53,8 @@ fn numbers(stack: &Stack, function: &Function) -> [(&'static str, Quantity, f64)
     ]
 }
 
-/// Every number of every function is inside its interval; how many would not be if all samples had been taken at one interval.
+/// Checks that intervals cover every number of every function. Returns how many would not if all
+/// samples had been taken at one interval.
 fn covers(profile: &Profile, truth: &Truth) -> Result<usize> {
     let mut missed_before = 0;
     for function in &truth.functions {
@@ -66,7 +69,7 @@ fn covers(profile: &Profile, truth: &Truth) -> Result<usize> {
                 of.low,
                 of.high
             );
-            // Held blocks need a sample of their own.
+            // Only allocated bytes count here: held blocks need a sample of their own.
             if what == "allocated bytes" {
                 missed_before += usize::from(interval(&of.moments, LONG, LEVEL)?.high < truth);
             }
@@ -75,7 +78,8 @@ fn covers(profile: &Profile, truth: &Truth) -> Result<usize> {
     Ok(missed_before)
 }
 
-/// What was allocated at each interval, as the profile says: by falling interval, the bytes of everybody.
+/// Bytes of all functions that were allocated at each interval, by falling interval, from the
+/// profile.
 fn by_rate(profile: &Profile) -> Result<Vec<(f64, u64)>> {
     let strata = profile.json["reference"]["strata"].as_array().context("no strata")?;
     let of_class = strata.iter().find(|of| of["class"] == CLASS).context("no such class")?;
@@ -95,7 +99,8 @@ fn bytes(truth: &Truth) -> u64 {
     truth.total().alloc.bytes
 }
 
-/// Each function allocates 1.25 MiB at 64 KiB and 16 MiB at 16 MiB: at the longer interval more than a third of them have no sample.
+/// Each function allocates 1.25 MiB at 64 KiB and 16 MiB at 16 MiB. At the larger interval more
+/// than a third of the functions have no sample.
 #[test]
 fn rows_cover_what_passed_at_the_longer_interval() -> Result<()> {
     let (daemon, mut workload, truths) = run(&["80", "1024"])?;
@@ -111,13 +116,13 @@ fn rows_cover_what_passed_at_the_longer_interval() -> Result<()> {
         for kind in ["alloc", "live"] {
             let profile = daemon.profile(kind, &[asked, &["--confidence", CONFIDENCE]].concat())?;
             let missed = covers(&profile, both).with_context(|| format!("{kind} {asked:?}"))?;
-            // The chance that fewer than 3 of 48 have none is below 10⁻⁶.
+            // The chance that fewer than 3 of 48 functions have no sample is below 10⁻⁶.
             ensure!(
                 missed >= 3 || kind == "live",
                 "{missed} of the functions would have been missed: the test shows nothing"
             );
             ensure!(profile.exact_space == bytes(both), "exact bytes {}", profile.exact_space);
-            // The totals are divided to the byte.
+            // The bytes by interval add up to the totals, to the byte.
             let rates = by_rate(&profile).with_context(|| format!("{kind} {asked:?}"))?;
             let [(long, at_long), (first, at_first)] = rates.as_slice() else {
                 anyhow::bail!("{kind} {asked:?}: {rates:?}")
@@ -137,7 +142,8 @@ fn rows_cover_what_passed_at_the_longer_interval() -> Result<()> {
     daemon.stop()
 }
 
-/// The list of processes has the interval of the profile: what passed at the longer interval is in both.
+/// The list of processes has the intervals of the profile. Allocations at the larger interval are
+/// in both.
 fn listed_as_in_the_profile(daemon: &Daemon) -> Result<()> {
     let profile = daemon.profile("live", &[])?;
     let list = daemon.json("ps")?;
@@ -149,7 +155,7 @@ fn listed_as_in_the_profile(daemon: &Daemon) -> Result<()> {
     Ok(())
 }
 
-/// A short time at a long interval makes no row wider than by what was allocated in it.
+/// A short time at a large interval widens a row by no more than the bytes allocated in that time.
 #[test]
 fn a_moment_at_a_long_interval_does_little() -> Result<()> {
     let (daemon, mut workload, truths) = run(&["80", "1", "80"])?;
@@ -160,7 +166,7 @@ fn a_moment_at_a_long_interval_does_little() -> Result<()> {
     for function in &all.functions {
         let stack = stack(&profile, function)?.context("a function has no sample")?;
         let of = stack.quantities.alloc_space;
-        // One of the 48 blocks may have been sampled.
+        // One of the 48 blocks may have been sampled at the large interval.
         if of.moments.largest < 2.0 * SHORT {
             let most = interval(&of.moments, SHORT, LEVEL)?.high + between + SHORT;
             ensure!(of.high <= most, "{}: {} is above {most}", function.name, of.high);

@@ -5,7 +5,7 @@ use sampler_tests::{Daemon, Workload, build};
 use serde_json::Value;
 use std::fs;
 
-/// Two copies of a workload under names of the test's own, that have allocated, and a daemon that has seen it.
+/// Two copies of a workload under names of the test's own, which have allocated, and their daemon.
 struct Two {
     alpha: Workload,
     beta: Workload,
@@ -102,7 +102,7 @@ fn profiles_are_compared_by_name() -> Result<()> {
     let saved = saved.to_str().context("a path")?;
     let save = ["profile", "--comm", "sel-alpha", "--json", "-o", saved];
     two.daemon.sampler(&save)?.success("sampler profile")?;
-    // All of it was an hour ago or later.
+    // All allocations are recent: an hour ago there were none.
     is(&["--comm", "sel-beta", saved, "1h"], beta - alpha)?;
     two.refused(&["diff", saved, saved, "--comm", "sel-beta"], "both profiles were saved")?;
     two.refused(&["diff", saved, "pid:1", "--comm", "x"], "pid 1: is not all processes")?;

@@ -1,4 +1,5 @@
-//! Where the samples of a process come from: said of each process in `ps` and `status`, and in the head of each profile.
+//! Sources of the samples of a process: listed for each process in `ps` and `status`, and in the
+//! head of each profile.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload, build, preload, wait};
@@ -11,10 +12,10 @@ fn of(list: &Value, pid: u32) -> Result<Value> {
     entry.cloned().with_context(|| format!("no {pid} in {list}"))
 }
 
-/// Everybody says that these are the sources of the only process.
+/// Checks that all outputs name these sources for the only process.
 fn has(daemon: &Daemon, pid: u32, sources: &[&str]) -> Result<()> {
     let (expected, words) = (json!(sources), sources.join(" and "));
-    // What is loaded late is found at the next look at the process.
+    // A library that is loaded late is found when the daemon next reads the process.
     wait::until(&format!("sources {words} in ps"), || {
         let found = of(&daemon.json("ps")?["processes"], pid)?["sources"].clone();
         Ok((found == expected).then_some(()))
@@ -34,7 +35,7 @@ fn has(daemon: &Daemon, pid: u32, sources: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The same of a workload that has allocated under a samplerd with these arguments.
+/// Checks the sources of a workload that has allocated, under a samplerd with these arguments.
 fn says(mut workload: Workload, arguments: &[&str], sources: &[&str]) -> Result<()> {
     let daemon = Daemon::start(&[workload.pid()], arguments)?;
     workload.go()?;
@@ -68,7 +69,8 @@ fn preloaded() -> Result<()> {
     says(preload::workload("edges.c", &["keep", "1000"], 4096)?, &[], &["preloaded"])
 }
 
-/// An arena that samples by itself, in a program that uses glibc's malloc as well; and the same where nothing else is probed.
+/// An arena that samples itself, in a program that also uses glibc's malloc. The second case probes
+/// nothing else.
 #[test]
 fn both_are_said() -> Result<()> {
     let library = build::compile("otelarena.c", &["-shared", "-fPIC"])?;
@@ -78,7 +80,7 @@ fn both_are_said() -> Result<()> {
     says(workload()?, &["--samplers-only"], &["otel_memory"])
 }
 
-/// Several processes together.
+/// A profile of several processes.
 #[test]
 fn a_profile_of_several_counts_them() -> Result<()> {
     let mut all = [keeping()?, preload::workload("edges.c", &["keep", "1000"], 4096)?];

@@ -1,5 +1,5 @@
-//! Stacks that are known are not copied again, and nobody sees a difference: every sample is at the stack that it has, among many that
-//! have the call and the stack pointer in common.
+//! The kernel does not copy cached stacks again, and profiles stay the same. Every sample has its
+//! own stack, among many stacks that share the call and the stack pointer.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Profile, Truth, Workload, build, preload, wait};
@@ -8,13 +8,14 @@ use std::time::Duration;
 /// Room for all samples, however late the daemon reads them.
 const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "512MiB"];
 
-/// Mappings are older than this when they are read again.
+/// Time after which the daemon has read the mappings again.
 const REREAD: Duration = Duration::from_millis(1500);
 
-/// Longer than what the library's samples are bounded by.
+/// Longer than the period of the library's limit of samples.
 const SECOND: Duration = Duration::from_millis(1500);
 
-/// Every call is sampled, so that each function's numbers are known exactly.
+/// Checks the profile against the truth. Every call is sampled, so each function's numbers are
+/// exact.
 fn is_true(profile: &Profile, truth: &Truth) -> Result<()> {
     ensure!(profile.lost_samples == 0, "samples were lost: {}", profile.json["lost"]);
     for function in &truth.functions {
@@ -31,7 +32,7 @@ fn is_true(profile: &Profile, truth: &Truth) -> Result<()> {
     Ok(())
 }
 
-/// Every call of two frames is in the profile, and no other.
+/// Checks that every stack is one of the workload's combinations of frames.
 fn are_whole(profile: &Profile) -> Result<()> {
     for stack in profile.stacks_of("allocate") {
         let has = |name| stack.contains(name);
@@ -45,18 +46,19 @@ fn are_whole(profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// Samples until now, and those of them whose stack was known.
+/// Samples so far, and samples whose stack was in the cache.
 fn counts(daemon: &Daemon) -> Result<[f64; 2]> {
     let count = |name| Ok::<_, anyhow::Error>(daemon.outcome(name)? as f64);
     let (sampled, known) = (count("sampled")?, count("stack_cache_hit")?);
-    // By frame pointers nothing is proven.
+    // Stacks that were unwound by frame pointers count as guessed: nothing proves them whole.
     let whole = count("unwind_complete")? + count("unwind_guessed")?;
     ensure!(whole == sampled, "{}", daemon.status()?["outcomes"]);
     Ok([sampled, known])
 }
 
-/// Both rounds; and of the second, by when every stack had come however late samplerd read the first, the share that was known.
-/// So much time is between them.
+/// Runs both rounds with a pause between them. Returns the profile, the truth and the share of
+/// stacks of the second round that were in the cache. All stacks of the first round have been read
+/// by then, however late samplerd is.
 fn rounds(
     workload: &mut Workload,
     daemon: &Daemon,
@@ -64,7 +66,7 @@ fn rounds(
 ) -> Result<(Profile, Truth, f64)> {
     workload.go()?;
     workload.at_mark()?;
-    // All that was sampled is in the profile.
+    // The query makes samplerd read all samples so far.
     daemon.profile("alloc", &[])?;
     let first = counts(daemon)?;
     wait::pass(pause);
@@ -112,12 +114,13 @@ fn every_stack_is_copied_where_that_is_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// The library takes samples in the process: its own call is the leaf, so that all of a depth have the same.
+/// The library samples inside the process. Its own call is the leaf, so that all stacks of one
+/// depth have the same leaf.
 #[test]
 fn stacks_below_the_preloaded_library_are_known() -> Result<()> {
     let mut workload = preload::workload("known.c", &["7"], 1)?;
     let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
-    // It takes no more than so many a second.
+    // The library takes a limited number of samples a second.
     let (profile, truth, known) = rounds(&mut workload, &daemon, SECOND)?;
     are_whole(&profile)?;
     let total = truth.total().alloc.objects as f64;
@@ -127,8 +130,8 @@ fn stacks_below_the_preloaded_library_are_known() -> Result<()> {
     daemon.stop()
 }
 
-/// A few calls by the library that is there, which may be taken for known ones of another; a few that tell what they are; and many, which are known then, however
-/// late samplerd reads by itself.
+/// Three rounds of calls. The first may hit cached stacks of another library. The second shows what
+/// the stacks really are. The third hits the cache, however late samplerd reads by itself.
 fn calls_of_a_library(workload: &mut Workload, daemon: &Daemon) -> Result<Profile> {
     let mut some = || {
         workload.go()?;
@@ -140,7 +143,8 @@ fn calls_of_a_library(workload: &mut Workload, daemon: &Daemon) -> Result<Profil
     some()
 }
 
-/// What lies at an address is another library's code, with frames of the same sizes; only the time differs.
+/// Another library's code replaces the code at an address, with frames of the same sizes. Only the
+/// time differs.
 #[test]
 fn code_that_replaces_other_code_misses_the_cache() -> Result<()> {
     let plugin = |name| build::compile("plugin.c", &["-shared", "-fPIC", name]);
@@ -155,10 +159,11 @@ fn code_that_replaces_other_code_misses_the_cache() -> Result<()> {
     ensure!(calls(&profile) == [5000, 0], "{}", profile.folded());
     let known = daemon.outcome("stack_cache_hit")?;
     ensure!(known > 4500, "{known} of the stacks were known");
-    // The other one takes its place.
+    // The other library replaces the first.
     workload.go()?;
     workload.at_mark()?;
-    // The mappings are looked at every second; until then every sample is at what was there.
+    // The daemon reads the mappings once a second. Until then every sample is attributed to the old
+    // library.
     wait::pass(REREAD);
     let profile = calls_of_a_library(&mut workload, &daemon)?;
     ensure!(calls(&profile) == [5000, 5000], "{}", profile.folded());

@@ -1,4 +1,4 @@
-//! Every strategy through the real kernel, judged on a workload that counts itself.
+//! Every strategy through the real kernel, judged on a workload that counts its own allocations.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::statistics::{self, Comparison};
@@ -6,7 +6,7 @@ use sampler_tests::truth::{Function, TrueSums};
 use sampler_tests::{Build, Daemon, Profile, Truth, Workload, wait};
 use std::time::Duration;
 
-/// Mean bytes between samples; for bernoulli, calls.
+/// Mean bytes between samples, and mean calls between samples for bernoulli.
 const INTERVAL: u64 = 32 << 10;
 const ONE_IN: u64 = 64;
 
@@ -16,10 +16,11 @@ const RING: &str = "256MiB";
 /// Runs of 660,000 allocations each.
 const RUNS: u64 = 4;
 
-/// Expected samples from which an interval must cover.
+/// Expected samples from which an interval must cover the truth.
 const COMPARED: f64 = 30.0;
 
-/// A confidence at which not one of a run's intervals misses by chance: 32 numbers in each of at most 40 runs.
+/// A confidence at which not one of a run's intervals misses by chance. A run has 32 numbers, and
+/// there are at most 40 runs.
 fn confidence() -> String {
     format!("{:.17}", 1.0 - 1e-7 / (40.0 * 32.0))
 }
@@ -31,7 +32,7 @@ fn profile(seed: u64, law: &[&str], daemon: &[&str]) -> Result<(Profile, Truth)>
     Ok((profiles.remove(0), truth))
 }
 
-/// Several profiles of the same run, each `asked` for in its way.
+/// Several profiles of one run, each with its own arguments from `asked`.
 fn profiles(
     seed: u64,
     law: &[&str],
@@ -60,7 +61,7 @@ fn profiles(
     Ok((profiles, truth))
 }
 
-/// A weighted estimate of a function with its truth; the true variance is `of(sums)`.
+/// A weighted estimate of a function with its truth. `of(sums)` is the true variance.
 fn compare(
     function: &Function,
     profile: &Profile,
@@ -91,7 +92,7 @@ fn compare(
     covered(function, profile)
 }
 
-/// Stacks of a function that has but one: what is printed must cover the truth.
+/// Checks a function with exactly one stack: the printed interval must cover the truth.
 fn covered(function: &Function, profile: &Profile) -> Result<()> {
     let stacks: Vec<_> = profile.stacks_of(&function.name).collect();
     let [stack] = stacks.as_slice() else { return Ok(()) };
@@ -128,13 +129,15 @@ fn runs(seeds: u64, law: &[&str], daemon: &[&str], known: bool) -> Result<[Vec<C
 fn poisson_is_as_good_as_it_says() -> Result<()> {
     let [alloc, live] = runs(100, &["poisson"], &["--strategy", "poisson"], true)?;
     statistics::judge("poisson, allocated bytes", &alloc)?;
-    // Too few to fail the controls with; those of the allocated bytes have shown that the judge can tell.
+    // These comparisons are too few to fail the negative controls. The allocated bytes have shown
+    // that the tests can fail.
     let live = statistics::fit(&live);
     statistics::chi_squared(&live)?.check("poisson, live bytes")?;
     statistics::reported_variance(&live)?.check("poisson, live bytes: reported variances")
 }
 
-/// Judged by objects: large blocks, which are rare, make its bytes useless (which is what it is good for to show).
+/// The test judges objects. Large blocks are rare, and make the estimate of bytes useless, as is
+/// expected of bernoulli.
 #[test]
 fn bernoulli_is_as_good_as_it_says() -> Result<()> {
     let one_in = ONE_IN.to_string();
@@ -150,7 +153,8 @@ fn bernoulli_is_as_good_as_it_says() -> Result<()> {
                 name: function.name.clone(),
                 estimate: moments.sum,
                 reported_variance: moments.variance,
-                // All have one probability: here the order does not matter.
+                // All objects have one probability, so the order of sum and unbiasing does not
+                // matter.
                 sum_then_unbias: moments.sum,
                 truth: objects as f64,
                 expected,
@@ -174,15 +178,18 @@ fn bernoulli_is_as_good_as_it_says() -> Result<()> {
     Ok(())
 }
 
-/// Bernoulli learns the mean size of the first calls, so that it takes about as many samples as geometric would.
+/// Bernoulli learns the mean size of the first calls, to take about as many samples as geometric
+/// would.
 #[test]
 fn bernoulli_learns_its_rate() -> Result<()> {
     let (profile, truth) = profile(300, &[], &["--strategy", "bernoulli"])?;
     let total = truth.total().alloc;
     let wanted = total.bytes as f64 / INTERVAL as f64;
     let samples = profile.samples as f64;
-    // The first calls have another mean than all of them, 1330 B: sizes have a heavy tail, and the growing buffers come later. A daemon that looks behind
-    // the first thousand finds 330 B now and then; an eighth would take a thousand of which none has 1 KiB (e^-15), and all others are small.
+    // The first calls have another mean than the whole, 1330 B: sizes have a heavy tail, and the
+    // growing buffers come later. A daemon that reads after the first thousand calls finds 330 B
+    // now and then. An eighth of the wanted samples would need a thousand calls of which none has 1
+    // KiB (e^-15) and all others are small.
     ensure!(
         samples > wanted / 8.0 && samples < wanted * 4.0,
         "{samples} samples instead of about {wanted}"
@@ -193,7 +200,7 @@ fn bernoulli_learns_its_rate() -> Result<()> {
     Ok(())
 }
 
-/// Its rates change all the time; the variance is the one that its samples report.
+/// The rates of adaptive change all the time. The variance is the one that its samples report.
 #[test]
 fn adaptive_is_unbiased() -> Result<()> {
     let [alloc, live] = runs(400, &[], &["--strategy", "adaptive"], false)?;
@@ -210,7 +217,8 @@ fn adaptive_is_unbiased() -> Result<()> {
     Ok(())
 }
 
-/// The two estimators that are not sums of weights, judged by what they print at one standard deviation.
+/// Judges the two estimators that are not sums of weights, by their printed intervals at one
+/// standard deviation.
 fn judge_printed(
     what: &str,
     (estimator, counted): (&str, Counted),
@@ -247,15 +255,16 @@ fn judge_printed(
     Ok(())
 }
 
-/// What is judged.
+/// The judged quantity.
 #[derive(Clone, Copy)]
 enum Counted {
     Bytes,
     Objects,
 }
 
-/// The printed numbers of a function's stacks, with half the widths of their intervals as standard deviations. (Those of different
-/// stacks are independent, or, calibrated to one total, nearly so.)
+/// The printed numbers of a function's stacks. Half the widths of their intervals are the standard
+/// deviations. Numbers of different stacks are independent. Numbers that are calibrated to one
+/// total are nearly independent.
 fn printed(function: &Function, profile: &Profile, counted: Counted) -> Comparison {
     let (mut estimate, mut expected, mut variance) = (0.0, 0.0, 0.0);
     for stack in profile.stacks_of(&function.name) {
@@ -278,7 +287,7 @@ fn printed(function: &Function, profile: &Profile, counted: Counted) -> Comparis
         },
         expected,
         variance,
-        // That of as many exponentials: the most that it can be.
+        // Upper bound: the cumulant of as many exponential variables.
         cumulant: 6.0 * variance * variance / expected.max(1.0),
         wobble: 0.0,
     }
@@ -307,7 +316,8 @@ fn calibrated_geometric_is_as_good_as_it_says() -> Result<()> {
     judge_printed("calibrated, geometric", ("calibrated", Counted::Bytes), &[], &[], 700)
 }
 
-/// By objects: the intervals of its bytes have room for large blocks that it may have missed, and are no standard deviations.
+/// The test judges objects. Intervals of bytes have room for large blocks that may have been
+/// missed, and are no standard deviations.
 #[test]
 fn calibrated_bernoulli_is_as_good_as_it_says() -> Result<()> {
     let daemon = ["--strategy", "bernoulli", "--one-in", "64"];
@@ -331,7 +341,7 @@ fn calibrated_adaptive_is_as_good_as_it_says() -> Result<()> {
     )
 }
 
-/// A stride misses the total by less than an interval on each CPU, and has no interval.
+/// A stride misses the total by less than an interval on each CPU. It has no confidence interval.
 #[test]
 fn a_stride_counts_points() -> Result<()> {
     let (profile, truth) = profile(500, &[], &["--strategy", "stride"])?;
@@ -347,11 +357,12 @@ fn a_stride_counts_points() -> Result<()> {
     Ok(())
 }
 
-/// Time over which a rate of samples is measured.
+/// Time over which the rate of samples is measured.
 const MEASURED: Duration = Duration::from_secs(3);
 
-/// The interval follows the program to give the samples that are wanted: a program that allocates some hundred kilobytes in a second
-/// is sampled once in a few seconds at 1 MiB, and gets there.
+/// The interval follows the program to reach the wanted rate of samples. A program that allocates
+/// some hundred kilobytes in a second starts with one sample in a few seconds at 1 MiB, and reaches
+/// the rate.
 #[test]
 fn samples_per_second_are_kept() -> Result<()> {
     let mut workload = Workload::edge(&["ticks", "100"])?;
@@ -366,7 +377,7 @@ fn samples_per_second_are_kept() -> Result<()> {
     };
     let mut before = counts()?;
     let mut last = 0.0;
-    // Half as many to half as many more: how fast the program runs changes on a busy machine.
+    // Half the wanted rate to one and a half times: the program's speed changes on a busy machine.
     wait::until("200 samples per second", || {
         let now = counts()?;
         if now.0 - before.0 < MEASURED {

@@ -1,4 +1,5 @@
-//! `sampler top` in a real terminal, against a real samplerd: what it shows, what keys do, and that the terminal is left as it was.
+//! `sampler top` in a real terminal, with a real samplerd: its numbers, its keys, and the state of
+//! the terminal at its end.
 
 use anyhow::{Context, Result, ensure};
 use sampler_common::estimate::{Confidence, Estimate, Method, plus_minus};
@@ -12,7 +13,7 @@ use std::process::Command;
 /// Room for all samples of a run, however late the daemon reads them.
 const RING: &str = "256MiB";
 
-/// A workload that has allocated and stands still, so that its numbers do too.
+/// A workload that has allocated and is idle, so that its numbers do not change.
 fn at_rest() -> Result<(Workload, Daemon)> {
     let mut workload = Workload::start("truth.c", &["4711", "1", "32768"])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "32KiB", "--ring", RING])?;
@@ -35,7 +36,7 @@ fn line_of(screen: &str, pid: u32) -> Option<Vec<String>> {
     found.next().filter(|_| found.next().is_none())
 }
 
-/// The bytes that `ps --json` says are held, as the screen has them.
+/// The held bytes of `ps --json`, as the screen prints them.
 fn held(process: &Value) -> Result<[String; 2]> {
     let space = &process["totals"]["inuse_space"];
     let number = |name: &str| space[name].as_f64().with_context(|| format!("{name} of {space}"));
@@ -55,7 +56,7 @@ fn it_shows_what_ps_says_and_leads_to_the_code() -> Result<()> {
     let (mut workload, daemon) = at_rest()?;
     let pid = workload.pid();
     let mut terminal = top(&daemon.address, (160, 40), &["--period", "200ms"])?;
-    // The second look has a rate: nothing is allocated any more.
+    // The second refresh has a rate of 0: nothing is allocated any more.
     let screen = terminal.until("the process at rest", |screen| {
         line_of(screen, pid)
             .is_some_and(|words| words.get(1..4).is_some_and(|of| of == ["0", "B", "0"]))
@@ -70,7 +71,7 @@ fn it_shows_what_ps_says_and_leads_to_the_code() -> Result<()> {
     ensure!(line.rsplit(" ").next().is_some_and(|name| name.starts_with("truth")), "{line}");
     ensure!(screen.contains("lost nothing") && screen.contains("overhead "), "{screen}");
 
-    // On a small terminal there is less, and it fits.
+    // A small terminal shows fewer columns, which fit.
     terminal.resize((80, 24))?;
     let screen = terminal.until("80 columns", |screen| {
         screen.contains("qQuit") && !screen.contains("INTERVAL") && line_of(screen, pid).is_some()
@@ -112,7 +113,7 @@ fn what_is_frozen_stands_still() -> Result<()> {
     terminal.keys("z")?;
     terminal.until("FROZEN", |screen| screen.contains("FROZEN"))?;
     workload.exit()?;
-    // The daemon has noticed; the screen has not.
+    // The daemon has seen the exit. The paused screen has not changed.
     daemon.profile_where("the exit", "live", &[], |of| of.totals.inuse_space.value == 0.0)?;
     ensure!(line_of(&terminal.text(), pid).is_some(), "{}", terminal.text());
     terminal.keys("z")?;
@@ -136,7 +137,7 @@ fn top_reports_a_dead_daemon_and_waits_for_the_next() -> Result<()> {
     drop(first);
     let screen = terminal.until("that it is lost", |screen| screen.contains("no answer for "))?;
     ensure!(line_of(&screen, pid).is_some(), "the last numbers are gone:\n{screen}");
-    // Killed, it has left its socket behind.
+    // A killed samplerd leaves its socket behind.
     let left = place.path().join("socket");
     if left.exists() {
         std::fs::remove_file(left)?;

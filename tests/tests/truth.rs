@@ -1,5 +1,5 @@
-//! A workload that counts its own allocations: `exact` is the truth to the byte, intervals cover it,
-//! and over many runs estimates and their variances are as good as they say.
+//! A workload that counts its own allocations. `exact` equals the truth to the byte, intervals
+//! cover the truth, and over many runs estimates and their variances are as precise as they claim.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::{Row, interval};
@@ -13,10 +13,10 @@ const INTERVAL: f64 = 32768.0;
 /// Room for all samples of a run, however late the daemon reads them.
 const RING: &str = "256MiB";
 
-/// Expected samples from which a function's interval must cover.
+/// Expected samples from which a function's interval must cover the truth.
 const COMPARED: f64 = 30.0;
 
-/// One way of profiling, and how often.
+/// A method of profiling, with its number of runs.
 struct Method {
     name: &'static str,
     runs: u64,
@@ -38,7 +38,8 @@ const WAYS: &[Method] = &[
     Method { name: "fp", runs: 4, build: Build::FramePointers, arguments: &["--unwind", "fp"] },
 ];
 
-/// Numbers whose intervals are compared: 7 functions and the total, allocated and live, in each run.
+/// Confidence of an interval. Compared are 7 functions and the total, allocated and live, in each
+/// run.
 fn confidence() -> f64 {
     let runs: u64 = WAYS.iter().map(|way| way.runs).sum();
     1.0 - 1e-7 / (runs * 8 * 2) as f64
@@ -63,7 +64,8 @@ fn estimates_are_as_good_as_they_say() -> Result<()> {
     statistics::judge("live bytes", &data.live)
 }
 
-/// Half the cost: frees are not probed, allocated bytes are as good, nothing is said to be held.
+/// Half the cost: frees are not probed. Allocated bytes are as precise, and the profile claims no
+/// held bytes.
 #[test]
 fn no_live_counts_allocations_only() -> Result<()> {
     let (profile, truth) = profile(Build::Plain, 1001, &["--no-live"])?;
@@ -121,8 +123,8 @@ fn run(way: &Method, seed: u64, data: &mut Data) -> Result<()> {
     covers("total alloc", totals.alloc_space.low, totals.alloc_space.high, total.alloc.bytes)?;
     covers("total live", totals.inuse_space.low, totals.inuse_space.high, total.live.bytes)?;
     for function in &truth.functions {
-        // posix_memalign calls malloc for small alignments, from code without frame pointers: a walk by
-        // frame pointers then misses the caller. The total above has those bytes.
+        // posix_memalign calls malloc for small alignments, from code without frame pointers. A
+        // walk by frame pointers then misses the caller. The total above includes those bytes.
         if way.name == "fp" && function.name == "alloc_aligned" {
             continue;
         }
@@ -133,7 +135,7 @@ fn run(way: &Method, seed: u64, data: &mut Data) -> Result<()> {
     Ok(())
 }
 
-/// Whoever reads the profile back makes the same intervals of its rows.
+/// Checks that the printed intervals are those that a reader makes of the rows' moments.
 fn printed_is_what_rows_say(profile: &Profile) -> Result<()> {
     let read = sampler_common::encode::json::read(&profile.json.to_string())?;
     for stack in &read.stacks {

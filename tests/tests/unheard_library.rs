@@ -1,4 +1,5 @@
-//! Nobody reads the messages: standard error is a full device, or a pipe that nobody reads. Work goes on, and ends with the code that it would have ended with.
+//! Nobody reads the messages: standard error is a full device, or a pipe without a reader. The
+//! programs still work, and end with their usual exit codes.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;
@@ -6,12 +7,12 @@ use sampler_tests::{Workload, build};
 use std::fs::{File, OpenOptions};
 use std::process::{Command, Stdio};
 
-/// Every write to it fails.
+/// A file to which every write fails.
 fn full() -> Result<File> {
     OpenOptions::new().write(true).open("/dev/full").context("open /dev/full")
 }
 
-/// The end of a pipe whose reader has gone.
+/// The writing end of a pipe whose reader has gone.
 fn unread() -> Result<Stdio> {
     let mut reader = Command::new("true").stdin(Stdio::piped()).spawn()?;
     let end = reader.stdin.take().context("a pipe")?;
@@ -32,7 +33,7 @@ fn samplerd_runs_on_when_its_log_cannot_be_written() -> Result<()> {
         ensure!(daemon.line()?.starts_with("ready "));
         workload.go()?;
         workload.truth()?;
-        // It has something to say of the exit, too.
+        // samplerd prints a message about the exit, too.
         workload.exit()?;
         let mut client = Command::new(build::program("sampler")?);
         client.args(["status", "--connect", &listen]).stdout(Stdio::null());

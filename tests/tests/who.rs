@@ -1,4 +1,5 @@
-//! Who allocates: processes are selected and summed by what they have in common, excluded ones are left alone, and what is blind is said.
+//! Processes are selected and summed by what they have in common. Excluded processes are not
+//! probed, and blind spots are reported.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
@@ -58,7 +59,7 @@ fn sum_of_samples(of: &Value) -> Result<f64> {
     sum.with_context(|| format!("no sum in {of}"))
 }
 
-/// A terminal has each path of two processes of one program once, with their sum.
+/// The text profile has each path of two processes of one program once, with the sum of both.
 fn paths_are_told_once(daemon: &Daemon) -> Result<()> {
     let arguments =
         ["profile", "--kind", "alloc", "--comm", "who-alpha", "--top", "1000", "--stacks"];
@@ -170,10 +171,10 @@ fn processes_are_selected_and_summed() -> Result<()> {
     daemon.stop()
 }
 
-/// A control group of version 2, taken away when its processes are gone.
+/// A control group of version 2. Dropping the value removes the group, once its processes are gone.
 struct Group {
     path: PathBuf,
-    /// As processes see it.
+    /// Name of the group in `/proc/PID/cgroup`.
     name: String,
 }
 
@@ -198,7 +199,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Busy until the last process in it is reaped, which the test has seen by then.
+        // The group is busy until its last process is reaped. The test has waited for that end
+        // before.
         let _ = fs::remove_dir(&self.path);
     }
 }
@@ -232,7 +234,7 @@ fn groups_and_containers() -> Result<()> {
         let container = find(&groups["groups"], "key", CONTAINER)?;
         ensure!(container["exact"]["alloc_space"] == a, "{container}");
         inside.exit()?;
-        // What is known of it stays when it is gone.
+        // The group of a process stays known after its end.
         wait::until("its end", || {
             let listed = ps(&daemon, &["--comm", "who-inside"])?;
             Ok((listed["processes"][0]["state"] == "exited").then_some(()))
@@ -260,7 +262,7 @@ fn excluded_processes_are_left_alone() -> Result<()> {
     let bytes = run(&mut seen)?;
     run(&mut early)?;
     run(&mut by_pid)?;
-    // It allocates as soon as it is there, and is known only when it has been looked at.
+    // The process allocates at once. The daemon excludes it only after reading its name.
     let mut late = programs.start("who-spared", "3024")?;
     run(&mut late)?;
     let exact = daemon.profile("alloc", &["--comm", "who-seen"])?.exact_space;
@@ -282,11 +284,11 @@ fn excluded_processes_are_left_alone() -> Result<()> {
     ensure!(listed.iter().all(|of| of["pid"] != 1 && of["pid"] != daemon.pid()), "defaults");
     let status = daemon.status()?;
     let calls = status["excluded_calls"].as_u64().context("excluded_calls")?;
-    // Both made far more calls than that.
+    // Both processes made far more calls than this bound.
     ensure!(calls > 500_000, "{calls} calls of excluded processes");
     find(&status["excluded"], "criterion", "pid:1")?;
     let text = String::from_utf8(daemon.sampler(&["status"])?.success("status")?.stdout)?;
-    // However its lines are broken.
+    // The test ignores line breaks.
     let words: Vec<&str> = text.split_whitespace().collect();
     ensure!(words.join(" ").contains("paid the trap of a shared link"), "{text}");
     [seen, early, by_pid, late].iter_mut().try_for_each(Workload::exit)?;
@@ -298,7 +300,8 @@ fn what_is_blind_is_said() -> Result<()> {
     build::require_root()?;
     let bare = ["-static", "-nostdlib"];
     let stripped = build::compile("noalloc.c", &[&bare[..], &["-s"]].concat())?;
-    // By hand: the libraries that every other workload gets are not there for 32 bits.
+    // The program is compiled by hand: the libraries that every other workload links do not exist
+    // for 32 bits.
     let directory = tempfile::tempdir()?;
     let narrow = directory.path().join("noalloc32");
     let mut compiler = Command::new("cc");
@@ -308,7 +311,7 @@ fn what_is_blind_is_said() -> Result<()> {
     let gofmt = Command::new("go").args(["env", "GOROOT"]).output().context("run go")?;
     let gofmt = Path::new(String::from_utf8(gofmt.stdout)?.trim()).join("bin/gofmt");
     let python = ["-c", "input()"];
-    // Each waits for its input.
+    // Each process waits for its input.
     let processes = [
         (
             "static and stripped, its malloc cannot be found",

@@ -1,4 +1,5 @@
-//! Windows, ages, sizes and the peak of a program in three phases. Every allocation is sampled, so that numbers are equal, not near.
+//! Windows, ages, sizes and the peak of a program in three phases. Every allocation is sampled, so
+//! that numbers are exactly equal.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Finished;
@@ -9,7 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const SECOND: u64 = 1_000_000_000;
 const SERVICE: &str = "sampler.v1.Sampler";
-/// By so much the times of samplerd and of the test may differ: two clocks are read one after the other.
+/// Largest difference between the times of samplerd and of the test: their two clocks are read one
+/// after the other.
 const APART: Duration = Duration::from_millis(50);
 
 fn now() -> Result<u64> {
@@ -21,7 +23,7 @@ fn seconds(unix_ns: u64) -> String {
     format!("{}.{:09}", unix_ns / SECOND, unix_ns % SECOND)
 }
 
-/// One clear message, a few lines of usage at most.
+/// Checks that the message is one clear line with a few lines of usage at most.
 fn is_refused(finished: &Finished, code: i32) -> Result<()> {
     let said = &finished.stderr;
     ensure!(finished.code() == code, "exit code {}: {said}", finished.code());
@@ -44,15 +46,15 @@ fn border(daemon: &Daemon, seconds: u64) -> Result<u64> {
     Ok(window(&profile)?.0)
 }
 
-/// The program after its phases, and when they ended.
+/// The program after its phases, with the ends of the phases.
 struct Phases {
     daemon: Daemon,
     workload: Workload,
-    /// After each phase.
+    /// The truth after each phase.
     truths: Vec<Truth>,
-    /// A quiet border after each phase.
+    /// A border without allocations after each phase.
     borders: Vec<u64>,
-    /// When each phase was over.
+    /// End of each phase.
     ends: Vec<u64>,
     start: u64,
 }
@@ -62,7 +64,7 @@ fn phases() -> Result<Phases> {
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
     let start = now()?;
     let (mut truths, mut borders, mut ends) = (vec![], vec![], vec![]);
-    // Ages tell the second phase from the third.
+    // A pause of three seconds lets ages separate the second phase from the third.
     for quiet in [0, 3, 0] {
         workload.go()?;
         truths.push(workload.truth()?);
@@ -73,15 +75,15 @@ fn phases() -> Result<Phases> {
     Ok(Phases { daemon, workload, truths, borders, ends, start })
 }
 
-/// That the profile is of one phase alone, exactly.
+/// Checks that the profile is exactly that of one phase.
 fn is_phase(profile: &Profile, truth: &Truth, name: &str) -> Result<()> {
     let of = truth.function(name)?;
     let row = profile.row(name);
-    // A calibrated number is a quotient.
+    // A calibrated number is a quotient, so it may be rounded.
     let is = |got: f64, bytes: u64| (got - bytes as f64).abs() < 1e-6;
     let got = [profile.totals.alloc_space.value, profile.exact_space as f64];
     ensure!(got.iter().all(|got| is(*got, of.alloc.bytes)), "{name}: alloc {got:?}, not {of:?}");
-    // Stacks of which nothing is held are not in a live profile.
+    // A live profile has no stacks of which nothing is held.
     let stacks = row.alloc_space.sum;
     let whole = profile.json["kind"] == "live" || is(stacks, of.alloc.bytes);
     ensure!(whole, "{name}: stacks {stacks}, not {of:?}");
@@ -117,7 +119,7 @@ fn windows_are_phases(phases: &Phases) -> Result<()> {
     let text = daemon.sampler(&["profile", "--since", &first])?.success("profile")?;
     let text = String::from_utf8(text.stdout)?;
     ensure!(text.contains("in the window") && text.contains("\nwindow    20"), "{text}");
-    // A window over everything is everything.
+    // A window over the whole time equals the whole profile.
     let whole = daemon.profile("alloc", &["--last", "1h"])?;
     let all = daemon.profile("alloc", &[])?;
     ensure!(whole.totals == all.totals && whole.exact_space == all.exact_space, "{}", whole.json);
@@ -129,7 +131,8 @@ fn windows_are_phases(phases: &Phases) -> Result<()> {
 fn held_by_age(phases: &Phases, option: &str) -> Result<f64> {
     let Phases { daemon, borders, .. } = phases;
     wait::until("an answer while the age means that", || {
-        // The third phase began right behind this border, the second ended three seconds before.
+        // The third phase began right after this border. The second ended three seconds before the
+        // border.
         let from = now()?;
         let age = (from - borders[1]).div_ceil(1_000_000) + 1500;
         let profile = daemon.profile("live", &[option, &format!("{age}ms")])?;
@@ -149,14 +152,14 @@ fn ages_are_phases(phases: &Phases) -> Result<()> {
 fn sizes_are_phases(phases: &Phases) -> Result<()> {
     let Phases { daemon, truths, .. } = phases;
     let first = truths[2].function("first")?;
-    // Edges of classes: exact totals stay.
+    // Limits at the edges of size classes keep the exact totals.
     let edges = ["--min-size", "513", "--max-size", "4KiB"];
     for estimator in ["weighted", "calibrated"] {
         let profile =
             daemon.profile("live", &[&edges[..], &["--estimator", estimator]].concat())?;
         is_phase(&profile, &truths[2], "first")?;
     }
-    // Others are rounded outward, and have none.
+    // Other limits are rounded outward. Such a profile has no exact totals.
     let cut = ["--min-size", "1000", "--max-size", "3000"];
     let out = daemon.sampler(&[&["profile", "--json"][..], &cut].concat())?.success("profile")?;
     let json: Value = serde_json::from_slice(&out.stdout)?;
@@ -181,7 +184,7 @@ fn the_peak_is_the_largest_total(phases: &Phases) -> Result<()> {
         "{} {largest}",
         profile.totals.inuse_space.value
     );
-    // Held then: all of the third phase, and what was left of the others.
+    // The peak held all of the third phase, and the rest of the others.
     let held = |name: &str| profile.row(name).inuse_space.sum;
     let third = truths[2].function("third")?.alloc.bytes as f64;
     ensure!(held("third") == third, "third {} {third}", held("third"));
@@ -195,7 +198,8 @@ fn the_peak_is_the_largest_total(phases: &Phases) -> Result<()> {
     Ok(())
 }
 
-/// The second phase against the third: what the one allocated is gone, what the other did is new, and all of it is certain.
+/// The second phase against the third: the first one's allocations are gone, the other's are new,
+/// and all differences are certain.
 fn differences_are_of_phases(phases: &Phases) -> Result<()> {
     let Phases { daemon, truths, borders, .. } = phases;
     let [first, second, third] = [0, 1, 2].map(|phase| seconds(borders[phase]));
@@ -219,7 +223,8 @@ fn differences_are_of_phases(phases: &Phases) -> Result<()> {
         ensure!(mine.is_empty() == (sign == 0.0), "{name}: {mine:?}");
     }
     compared_by_the_api(phases)?;
-    // A saved profile of the first phase against all since attach: it grew by the other two.
+    // A saved profile of the first phase, against all since attach: the difference is the other two
+    // phases.
     let directory = tempfile::tempdir()?;
     let saved = directory.path().join("first.json");
     let saved = saved.to_str().context("a path")?;
@@ -230,12 +235,12 @@ fn differences_are_of_phases(phases: &Phases) -> Result<()> {
     let grown = json["totals"]["space"]["value"].as_f64();
     let expected: u64 = truths[2].functions.iter().map(|of| of.alloc.bytes).sum();
     let expected = (expected - truths[2].function("first")?.alloc.bytes) as f64;
-    // The row `peak` of the truth is of what was held, and allocated nothing.
+    // The row `peak` of the truth is the held bytes at the peak; it allocated nothing.
     ensure!(grown == Some(expected), "grown by {grown:?}, not {expected}");
     Ok(())
 }
 
-/// The same over gRPC, and arithmetic beside it.
+/// The same difference over gRPC, compared with the sums.
 fn compared_by_the_api(phases: &Phases) -> Result<()> {
     let Phases { daemon, truths, borders, .. } = phases;
     let runtime = tokio::runtime::Runtime::new()?;
@@ -255,7 +260,7 @@ fn compared_by_the_api(phases: &Phases) -> Result<()> {
     let expected = alone("third")? - alone("second")?;
     ensure!(got == Some(expected), "{got:?}, not {expected}: {comparison}");
     ensure!(comparison["samples"] == "independent", "{comparison}");
-    // One byte in 1,000: a block of 1,000 bytes is missed with (1 − 1/1000)^1000.
+    // One byte in 1,000: a block of 1,000 bytes is missed with probability (1 − 1/1000)^1000.
     let hit = plan["hit_probability"].as_f64().context("no hit_probability")?;
     ensure!((hit - (1.0 - 0.999f64.powi(1000))).abs() < 1e-12, "{plan}");
     Ok(())
@@ -269,7 +274,7 @@ fn windows_separate_phases() -> Result<()> {
     ages_are_phases(&phases)?;
     sizes_are_phases(&phases)?;
     the_peak_is_the_largest_total(&phases)?;
-    // Exit changes what is held now, not what was.
+    // The exit changes what is held now. It does not change the past.
     phases.workload.exit()?;
     let daemon = &phases.daemon;
     let gone = |profile: &Profile| profile.totals.inuse_space.value == 0.0;
@@ -282,7 +287,7 @@ fn windows_separate_phases() -> Result<()> {
     phases.daemon.stop()
 }
 
-/// Samples whose record was lost are in the window that they were seen lost in.
+/// Samples whose record was lost are in the window in which the loss was seen.
 #[test]
 fn a_window_has_what_was_lost_in_it() -> Result<()> {
     let mut workload = Workload::start("truth.c", &["32", "1", "512"])?;
@@ -298,7 +303,8 @@ fn a_window_has_what_was_lost_in_it() -> Result<()> {
     let of = all.totals.alloc_space;
     let bytes = total.alloc.bytes as f64;
     ensure!(of.low <= bytes && bytes <= of.high, "{bytes} is not in {of:?}");
-    // The same samples, lost ones in more cells: a little rounding of their sizes.
+    // Both profiles have the same samples. Lost ones are in more cells here, which rounds their
+    // sizes a little.
     let busy = busy.totals.alloc_space.value;
     ensure!((busy / of.value - 1.0).abs() < 1e-3, "{busy} and {}", of.value);
     let after = daemon.profile("alloc", &["--since", &quiet])?;
@@ -325,7 +331,7 @@ fn what_makes_no_sense_is_one_line() -> Result<()> {
         let all = [&["profile"], arguments].concat();
         is_refused(&daemon.sampler(&all)?, 2).with_context(|| format!("{arguments:?}"))?;
     }
-    // Only samplerd knows when it was attached.
+    // Only samplerd has the time of its attach.
     let early = daemon.sampler(&["profile", "--until", "1m"])?;
     is_refused(&early, 1)?;
     ensure!(early.stderr.contains("before anything was attached"), "{}", early.stderr);
