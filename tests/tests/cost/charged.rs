@@ -1,4 +1,4 @@
-//! Who is charged for which hits, and where that is shown.
+//! Which process is charged for which hits, and which outputs show the cost.
 
 use crate::own::{block, cost, number, range};
 use crate::trial::TRIES;
@@ -6,12 +6,12 @@ use anyhow::{Context, Result, ensure};
 use sampler_daemon::bpf::calibrate;
 use sampler_tests::{Daemon, Workload, again, wait};
 
-/// CPU time that measuring prices took so far: more, whenever they are measured again.
+/// CPU time that samplerd has used to measure prices. It grows whenever prices are measured again.
 fn taken(daemon: &Daemon) -> Result<f64> {
     number(&daemon.status()?["prices"]["taken_ns"], "taken_ns")
 }
 
-/// Answers between which prices were not measured again, so that their costs can be compared.
+/// Answers without a measurement of prices between them, so that their costs can be compared.
 fn at_one_price<T>(daemon: &Daemon, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
     wait::until("answers at one price", || {
         let before = taken(daemon)?;
@@ -20,7 +20,7 @@ fn at_one_price<T>(daemon: &Daemon, mut ask: impl FnMut() -> Result<T>) -> Resul
     })
 }
 
-/// Counts by role, each hit once: the cost of each probe, and all of them are the cost of the process.
+/// Counts each hit once, by role. The costs of the probes sum up to the cost of the process.
 #[test]
 fn every_role_is_charged() -> Result<()> {
     let mut workload = Workload::start("cost.c", &[])?;
@@ -49,15 +49,15 @@ fn every_role_is_charged() -> Result<()> {
     daemon.stop()
 }
 
-/// CPU time that a process uses for nothing but calls, nanoseconds.
+/// CPU time of a process that only calls malloc and free, nanoseconds.
 const USED_NS: f64 = 2e8;
 
-/// A process that did nothing but call, and a daemon of which the cost is what it must be; otherwise what is not. The prices are of a
-/// moment before the calls.
+/// Runs a process that only calls malloc and free. Returns the process with its daemon if the cost
+/// is plausible, or else the reason. The prices were measured a moment before the calls.
 fn charged() -> Result<Result<(Workload, Daemon), String>> {
     let mut workload = Workload::start("cost.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
-    // Later looks take time, too.
+    // Later measurements of prices take time, too.
     let taken = taken(&daemon)?;
     let mut truly_used = 0.0;
     while truly_used < USED_NS {
@@ -73,15 +73,17 @@ fn charged() -> Result<Result<(Workload, Daemon), String>> {
     }
     let (share, ..) = range(&cost["share"], "share")?;
     ensure!(taken > 1e5, "measuring took {taken} ns");
-    // It ends with the round in which the time is over, and a round takes less than half of it.
+    // The measurement ends with the round in which its time is over. A round takes less than half
+    // of that time.
     let most = 1.5 * calibrate::MAX_CPU_TIME.as_nanos() as f64;
-    // How much of the caches a program empties between two hits is not known: where that counts most, a price is known to ± a half or so.
+    // How much of the caches a program evicts between two hits is unknown. Where the caches matter
+    // most, a price is uncertain by ± a half or so.
     let is_narrow = low > 0.2 * spent && high < 2.0 * spent;
     let fits = is_narrow && share > 0.4 && share < 1.7 && taken < most;
     Ok(if fits { Ok((workload, daemon)) } else { Err(format!("taken {taken} ns, {cost}")) })
 }
 
-/// Everything that shows a profile or a process shows what it costs.
+/// Every output of a profile or a process shows its cost.
 #[test]
 fn the_cost_is_everywhere() -> Result<()> {
     let (mut workload, daemon) = again::until("the cost of calls", TRIES, charged)?;
@@ -89,13 +91,14 @@ fn the_cost_is_everywhere() -> Result<()> {
     let cost_of_profile = &profile.json["cost"];
     let for_samples = number(&cost_of_profile["daemon_ns"], "daemon_ns")?;
     ensure!(for_samples > 0.0, "{cost_of_profile}");
-    // Its start, half a second and more of the kernel's look at its programs, is not for any sample.
+    // The daemon's start is not charged to any sample. The kernel's verification of its programs
+    // takes half a second and more.
     let status = daemon.status()?;
     let of_status = |key: &str| number(&status[key], key);
     let (used, starting) = (of_status("daemon_processor_ns")?, of_status("daemon_starting_ns")?);
     ensure!(starting > 1e7, "{starting} ns to start");
     ensure!(for_samples <= used - starting, "{for_samples} ns of {used}, {starting} to start");
-    // 99 % is wider than 50 %.
+    // The 99 % interval is wider than the 50 % interval.
     let width = |level: &str| -> Result<f64> {
         let profile = daemon.profile("alloc", &["--confidence", level])?;
         let (_, low, high) = range(&profile.json["cost"]["spent_ns"], level)?;
@@ -150,7 +153,8 @@ fn the_cost_of_an_exited_process_is_not_forgotten() -> Result<()> {
     })
 }
 
-/// The hits of the calibration are nobody's: nothing is counted before a process has done anything, and not when prices are looked at again.
+/// The hits of the calibration belong to no process. No count includes them, neither at the start
+/// nor when prices are measured again.
 #[test]
 fn the_calibration_is_in_no_count() -> Result<()> {
     for engine in ["session", "multi", "perf"] {
@@ -179,7 +183,7 @@ fn nothing_is_counted(what: &str, arguments: &[&str], again: bool) -> Result<()>
         ensure!(status["tables"][table]["used"] == 0, "{what}: {table}: {}", status["tables"]);
     }
     for probe in status["probes"].as_array().into_iter().flatten() {
-        // Those of functions that map memory are not counted.
+        // The hits of functions that map memory are not counted.
         let hits = &probe["hits"];
         ensure!(hits.is_null() || hits["value"] == 0.0, "{what}: {probe}");
     }

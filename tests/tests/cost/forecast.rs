@@ -1,4 +1,5 @@
-//! What uprobes will cost a process is said after its first second, beside what an injection would cost.
+//! The forecast of the cost of uprobes after a process's first second, with the cost of an
+//! injection for comparison.
 
 use crate::own::range;
 use anyhow::{Context, Result, ensure};
@@ -16,7 +17,7 @@ fn forecast(daemon: &Daemon) -> Result<Value> {
     })
 }
 
-/// The same of a process that waits, and what the log and the text of `status` say.
+/// The forecast of a waiting process. The log and the text of `status` must have it, too.
 fn told(pid: u32, arguments: &[&str]) -> Result<(Value, String)> {
     let daemon = Daemon::start(&[pid], arguments)?;
     let forecast = forecast(&daemon)?;
@@ -30,7 +31,8 @@ fn told(pid: u32, arguments: &[&str]) -> Result<(Value, String)> {
     Ok((forecast, line))
 }
 
-/// A program that allocates all the time: hits by their price, with an interval.
+/// For a program that allocates all the time, the forecast is hits times their price, with an
+/// interval.
 #[test]
 fn the_cost_forecast_of_a_busy_program_is_right() -> Result<()> {
     let program = build::compile("injected.c", &[])?;
@@ -53,7 +55,7 @@ fn the_cost_forecast_of_a_busy_program_is_right() -> Result<()> {
     Ok(())
 }
 
-/// Where an injection would be refused the reason stands in its place.
+/// The reason replaces the forecast of an injection if the injection would be refused.
 #[test]
 fn the_forecast_names_why_a_program_cannot_be_injected() -> Result<()> {
     let program = build::compile("family.c", &["-static"])?;
@@ -66,7 +68,7 @@ fn the_forecast_names_why_a_program_cannot_be_injected() -> Result<()> {
     Ok(())
 }
 
-/// Who is not probed by uprobes gets none, and nobody waits for one.
+/// A process without uprobes gets no forecast, and nobody waits for it.
 #[test]
 fn an_injected_program_has_no_forecast() -> Result<()> {
     let mut workload = Workload::edge(&["keep", "1000"])?;

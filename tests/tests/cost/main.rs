@@ -1,4 +1,4 @@
-//! What samplerd says that its probes cost, against what programs become slower.
+//! samplerd's figures for the cost of its probes, compared with the slowdown of programs.
 
 mod charged;
 mod forecast;

@@ -1,4 +1,4 @@
-//! Programs whose calls are counted in CPU time, and what samplerd says of them.
+//! Programs that measure the CPU time of their calls, and samplerd's figures for them.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload, build, preload};
@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// More than a pair of calls takes without a probe, nanoseconds.
+/// Upper bound of a pair of calls without a probe, nanoseconds.
 pub(crate) const UNPROBED_PAIR_NS: f64 = 200.0;
 
-/// A workload with a C library of its own, in a directory that has to stay: what others probe in everybody's makes nobody slower here.
+/// A workload with a C library of its own, in a directory that has to stay. Probes of others on the
+/// shared library do not slow it down.
 pub(crate) struct Own {
     pub(crate) workload: Workload,
     _directory: TempDir,
@@ -33,8 +34,8 @@ impl Own {
         Ok(Own { workload: Workload::spawn("the program", command)?, _directory: directory })
     }
 
-    /// The program with a library of its own that samples all it allocates: where probes are shared, what is in the same file pays for
-    /// traps, too.
+    /// The program with a copy of the in-process sampler that samples all allocations. With shared
+    /// probes, every process that maps the file pays for traps, too.
     pub(crate) fn preloaded() -> Result<Own> {
         let directory = tempfile::tempdir()?;
         let library = directory.path().join("libsampler_preload.so");
@@ -44,13 +45,13 @@ impl Own {
         Own::run_in(directory, command.env("LD_PRELOAD", library))
     }
 
-    /// A script of `workloads/`.
+    /// Runs a script of `workloads/`.
     pub(crate) fn script(interpreter: &str, name: &str) -> Result<Own> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads").join(name);
         Own::run(Command::new(interpreter).arg(path))
     }
 
-    /// The program without a symbol but those of its own allocator.
+    /// The program with no symbols but those of its own allocator.
     pub(crate) fn stripped(directory: &Path) -> Result<PathBuf> {
         let program = directory.join("cost-own");
         let mut strip = Command::new("strip");
@@ -60,7 +61,8 @@ impl Own {
         Ok(program)
     }
 
-    /// What names that allocator to samplerd: the path of a file in `directory`.
+    /// Writes the specification of that allocator for samplerd. Returns the path of the file in
+    /// `directory`.
     pub(crate) fn spec(directory: &Path) -> Result<String> {
         let path = directory.join("spec");
         fs::write(&path, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
@@ -78,7 +80,7 @@ pub(crate) fn number(value: &Value, what: &str) -> Result<f64> {
     value.as_f64().with_context(|| format!("{what} is no number but {value}"))
 }
 
-/// A figure whose interval is in order, and is one: (value, low, high).
+/// A figure as (value, low, high). Checks that the interval is ordered and not empty.
 pub(crate) fn range(value: &Value, what: &str) -> Result<(f64, f64, f64)> {
     let of = |key: &str| number(&value[key], &format!("{what} {key}"));
     let (middle, low, high) = (of("value")?, of("low")?, of("high")?);
@@ -86,7 +88,7 @@ pub(crate) fn range(value: &Value, what: &str) -> Result<(f64, f64, f64)> {
     Ok((middle, low, high))
 }
 
-/// The cost of a process by `ps`.
+/// The cost of a process in `ps`.
 pub(crate) fn cost(daemon: &Daemon, pid: u32) -> Result<Value> {
     let listed = daemon.json("ps")?;
     let processes = listed["processes"].as_array().context("no processes")?;
@@ -94,7 +96,7 @@ pub(crate) fn cost(daemon: &Daemon, pid: u32) -> Result<Value> {
     Ok(process.with_context(|| format!("pid {pid} is not in {listed}"))?["cost"].clone())
 }
 
-/// Whether a process that is not ours to probe is not probed.
+/// Whether nobody probes the process `other`, which must not be probed.
 pub(crate) fn is_quiet(other: &mut Own) -> Result<bool> {
     Ok(block(&mut other.workload, "pairs", 1000)? / 1000.0 < UNPROBED_PAIR_NS)
 }

@@ -1,4 +1,4 @@
-//! Each kind of hit costs what it is said to.
+//! The price of each kind of hit equals its measured cost.
 
 use crate::own::{Own, block, number, range};
 use crate::trial::{REAL, STEPPED, TRIES, Trial, agrees};
@@ -28,8 +28,9 @@ fn perf_costs_what_it_says() -> Result<()> {
     Ok(())
 }
 
-/// Programs do not call in a loop: between two hits their code and data push those of the kernel out of the caches. What a hit then
-/// costs more than in the calibration is printed: docs/statistics.md quotes it.
+/// Real programs do not call in a loop. Between two hits, their code and data evict the kernel's
+/// from the caches. The test prints the extra cost over the calibration, which docs/statistics.md
+/// quotes.
 #[test]
 fn real_programs_pay_about_what_it_says() -> Result<()> {
     for (interpreter, script, case, count) in [
@@ -45,7 +46,7 @@ fn real_programs_pay_about_what_it_says() -> Result<()> {
     Ok(())
 }
 
-/// Every allocation is a sample, and every free the end of one.
+/// Every allocation is a sample, and every free ends one.
 #[test]
 fn samples_cost_what_it_says() -> Result<()> {
     let (mut plain, mut probed) = (Own::start()?, Own::start()?);
@@ -59,7 +60,8 @@ fn samples_cost_what_it_says() -> Result<()> {
     Ok(())
 }
 
-/// A process that samples by itself pays for its samples and their ends, and for nothing else: each is a hit of a USDT.
+/// A process that samples itself pays only for its samples and their ends: each is a hit of a USDT
+/// probe.
 #[test]
 fn usdt_hits_cost_what_it_says() -> Result<()> {
     for arguments in [&["--ring-bytes", "64MiB"][..], &["--follow", "--ring-bytes", "64MiB"]] {
@@ -80,14 +82,14 @@ fn usdt_hits_cost_what_it_says() -> Result<()> {
     Ok(())
 }
 
-/// Where links are shared it is looked up who calls.
+/// Shared links look up the calling process.
 #[test]
 fn shared_links_cost_what_it_says() -> Result<()> {
     agrees("pairs", 40_000, &["--follow"])?;
     Ok(())
 }
 
-/// With as many slots as there can be the one that the calibration counts in is behind them all.
+/// With the largest number of slots, the calibration's slot is the last one.
 #[test]
 fn samples_have_their_price_with_the_most_processes() -> Result<()> {
     let workload = Workload::start("cost.c", &[])?;
@@ -96,12 +98,12 @@ fn samples_have_their_price_with_the_most_processes() -> Result<()> {
     let (hit, ..) = range(&prices["hits"][0]["ns"], "a hit")?;
     let (returned, ..) = range(&prices["returned_ns"], "a return")?;
     let (sampled, ..) = range(&prices["sampled_ns"], "a sample")?;
-    // A return is a trap as well; of a call that is not followed it would be nothing.
+    // A return is a trap as well. The return of a call that is not followed would cost nothing.
     ensure!(returned > 0.1 * hit && sampled > 0.1 * hit, "{prices}");
     daemon.stop()
 }
 
-/// Functions in which the kernel emulates nothing.
+/// Functions in which the kernel emulates no instruction.
 #[test]
 fn single_stepped_probes_cost_what_it_says() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -119,7 +121,8 @@ fn single_stepped_probes_cost_what_it_says() -> Result<()> {
     })
 }
 
-/// A process of which the kernel emulates one malloc and single-steps another one: each hit has its own price, and its own count.
+/// The kernel emulates one malloc of the process, and single-steps another. Each hit has its own
+/// price, and its own count.
 #[test]
 fn hits_of_one_role_are_separated_by_price() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -152,7 +155,8 @@ fn hits_of_one_role_are_separated_by_price() -> Result<()> {
     Ok(())
 }
 
-/// Single-stepped hits have a price of their own; otherwise what makes it doubtful.
+/// Checks that single-stepped hits have a price of their own. Returns the reason if that is
+/// doubtful.
 fn stepping_is_dearer(status: &Value) -> Result<Result<(), String>> {
     let probes = status["probes"].as_array().context("no probes")?;
     ensure!(probes.len() == 2, "{status}");

@@ -1,24 +1,27 @@
-//! A process that is probed beside one that is not.
+//! A trial: a probed process compared with an unprobed one.
 
 use crate::own::{Own, block, cost, is_quiet, number, range};
 use anyhow::Result;
 use sampler_tests::{Daemon, Workload, again, wait};
 use serde_json::Value;
 
-/// How often a block is run with and without probes.
+/// How often a block runs with and without probes.
 const ROUNDS: usize = 5;
-/// How often a daemon calibrates itself anew where its prices do not fit what is measured then: the host may have become slower or
-/// faster in between. What was forgotten, or is charged twice, never fits.
+/// How often a new daemon calibrates if its prices do not match the measurement. The host may have
+/// become slower or faster in between. A cost that is missing, or charged twice, never matches.
 pub(crate) const TRIES: usize = 5;
-/// By what factor prediction and measurement may differ. The calibration ran at another time, and a neighbour on the same core
-/// makes everything dearer; a role that was forgotten, or a unit mistaken, is further off.
+/// Largest factor between prediction and measurement. The calibration ran at another time, and a
+/// neighbour on the same core makes everything more expensive. A missing role, or a wrong unit,
+/// differs by more.
 pub(crate) const EMULATED: f64 = 1.8;
-/// The same of programs that do other things between hits.
+/// Largest factor for programs that do other things between hits.
 pub(crate) const REAL: f64 = 2.5;
-/// Single-stepping leaves the virtual machine, and then it matters even more what else its host does.
+/// Largest factor for single-stepped hits. Single-stepping leaves the virtual machine, so other
+/// work of the host matters even more.
 pub(crate) const STEPPED: f64 = 3.0;
 
-/// What is run in a process that is probed and in one that is not, by turns: the predicted cost is within a factor of the slowdown.
+/// Calls that run in a probed process and in an unprobed one, by turns. The predicted cost must be
+/// within a factor of the slowdown.
 pub(crate) struct Trial<'a> {
     pub(crate) case: &'a str,
     pub(crate) count: u64,
@@ -27,23 +30,27 @@ pub(crate) struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Runs it in these two until a daemon's prices fit; the status of that one.
+    /// Runs the trial in these processes until a daemon's prices match. Returns the status of that
+    /// daemon.
     pub(crate) fn holds(&self, plain: &mut Workload, probed: &mut Workload) -> Result<Value> {
         let what = format!("{} {:?}", self.case, self.arguments);
         again::until(&what, TRIES, || self.attempt(plain, probed))
     }
 
-    /// With a daemon that has just calibrated itself: its status, or by what factor it is off.
+    /// Runs the trial with a daemon that has just calibrated. Returns the daemon's status, or by
+    /// what factor its price is off.
     pub(crate) fn attempt(
         &self,
         plain: &mut Workload,
         probed: &mut Workload,
     ) -> Result<Result<Value, String>> {
-        // Before the daemon: one that shares links looks into the files of those who come.
+        // This process starts before the daemon: a daemon that shares links reads the files of new
+        // processes.
         let mut quiet = Own::start()?;
         let daemon = Daemon::start(&[probed.pid()], self.arguments)?;
         let (mut slower, mut spent, mut rounds) = (0.0, 0.0, 0);
-        // A daemon elsewhere on the machine that profiles everybody makes the other process slower, too: such a round does not count.
+        // Another daemon on the machine that profiles all processes slows down the unprobed
+        // process, too. Such a round does not count.
         wait::until("rounds in which nobody else probes", || {
             let before = is_quiet(&mut quiet)?;
             let (difference, more) = self.round(&daemon, plain, probed)?;
@@ -65,7 +72,8 @@ impl Trial<'_> {
         Ok(if fits { Ok(status) } else { Err(format!("ratio {ratio}")) })
     }
 
-    /// A block in each: how much longer the probed one took, and what its probes are said to have cost.
+    /// Runs a block in each process. Returns the extra time of the probed one, and the cost that
+    /// samplerd charges to its probes.
     fn round(
         &self,
         daemon: &Daemon,
@@ -80,7 +88,7 @@ impl Trial<'_> {
     }
 }
 
-/// Two processes of the program that calls in a loop; of these a trial holds.
+/// Checks the trial with two processes of the program that calls in a loop.
 pub(crate) fn agrees(case: &str, count: u64, arguments: &[&str]) -> Result<()> {
     let (mut plain, mut probed) = (Own::start()?, Own::start()?);
     let trial = Trial { case, count, factor: EMULATED, arguments };

@@ -28,7 +28,8 @@ fn failed_calls_are_counted_as_outcomes() -> Result<()> {
     case.end()
 }
 
-/// Twenty calls jump out of `posix_memalign` from the same place: each but the last is replaced by the next, and said to be.
+/// Twenty calls jump out of `posix_memalign` from the same place. The next call replaces each call
+/// but the last, which is counted.
 #[test]
 fn calls_that_never_return_are_counted() -> Result<()> {
     let case = Case::run(&["jumps"])?;

@@ -1,11 +1,11 @@
-//! A finished case of the workload, and what the profile must say of it.
+//! A finished case of the workload, and checks of its profile.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::Row;
 use sampler_tests::truth::TrueSums;
 use sampler_tests::{Daemon, Profile, Truth, Workload};
 
-/// Every allocation is sampled, and has room in the ring however late the daemon reads it.
+/// Every allocation is sampled, and has room in the ring however late the daemon reads.
 pub(super) const ALL: &[&str] = &["--interval", "1", "--ring", "64MiB"];
 
 /// A finished case, still attached.
@@ -28,12 +28,12 @@ impl Case {
         Ok(Case { workload, daemon, truth })
     }
 
-    /// Kind alloc: kind live leaves out the stacks of which nothing is held.
+    /// The profile of kind alloc. Kind live leaves out stacks of which nothing is held.
     pub(super) fn profile(&self) -> Result<Profile> {
         self.daemon.profile("alloc", &[])
     }
 
-    /// Each function's row equals the truth.
+    /// Checks that each function's row equals the truth.
     pub(super) fn rows(&self, profile: &Profile) -> Result<()> {
         for function in &self.truth.functions {
             let row = profile.row(&function.name);
@@ -43,7 +43,7 @@ impl Case {
         Ok(())
     }
 
-    /// Nothing else was allocated: totals and exact totals equal the truth too.
+    /// Checks that nothing else was allocated: totals and exact totals equal the truth too.
     pub(super) fn totals(&self, profile: &Profile) -> Result<()> {
         let total = self.truth.total();
         let exact = (profile.exact_objects, profile.exact_space);
@@ -78,7 +78,7 @@ pub(super) fn equals(name: &str, row: &Row, alloc: &TrueSums, live: &TrueSums) -
     Ok(())
 }
 
-/// A case in which nothing is allocated but what the truth counts.
+/// Checks a case in which nothing is allocated but what the truth counts.
 pub(super) fn whole(case: &[&str]) -> Result<()> {
     let case = Case::run(case)?;
     let profile = case.profile()?;
@@ -87,7 +87,7 @@ pub(super) fn whole(case: &[&str]) -> Result<()> {
     case.end()
 }
 
-/// A case in which libc allocates for itself as well.
+/// Checks a case in which libc allocates as well.
 pub(super) fn rows(case: &[&str]) -> Result<(Case, Profile)> {
     let case = Case::run(case)?;
     let profile = case.profile()?;

@@ -1,11 +1,11 @@
-//! Others who probe or stop the same code.
+//! Other programs that probe or stop the same code.
 
 use crate::case::{ALL, whole};
 use anyhow::{Result, ensure};
 use sampler_tests::{Daemon, Workload};
 use std::process::Command;
 
-/// Two daemons on one process at once: both right, each of them alone.
+/// Two daemons on one process at the same time are both right, and each is right alone.
 #[test]
 fn two_daemons_do_not_disturb_each_other() -> Result<()> {
     let mut workload = Workload::edge(&["realloc"])?;
@@ -25,8 +25,9 @@ fn two_daemons_do_not_disturb_each_other() -> Result<()> {
     second.stop()
 }
 
-/// A session link of another process on the same file makes the kernel prepare return probes for every
-/// call of ours too: the trampoline stands on the stack of nested calls (posix_memalign → malloc).
+/// Another process has a session link on the same file. The kernel then prepares return probes for
+/// every call of our process too: the trampoline is on the stack of nested calls (posix_memalign →
+/// malloc).
 #[test]
 fn another_daemon_elsewhere_does_not_cut_stacks() -> Result<()> {
     let other = Workload::edge(&["odd"])?;

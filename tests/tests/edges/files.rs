@@ -1,4 +1,4 @@
-//! Code whose file came late, is gone, or is out of sight.
+//! Code whose file came late, is gone, or is not accessible.
 
 use crate::case::{ALL, equals, rows};
 use anyhow::{Context, Result, ensure};
@@ -44,7 +44,7 @@ fn a_deleted_program_keeps_its_names() -> Result<()> {
     names_its_functions(workload)
 }
 
-/// Another program under the same path must not lend its names.
+/// Another program at the same path must not give its names to the old one.
 #[test]
 fn a_replaced_program_keeps_its_names() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -85,7 +85,7 @@ fn files_that_a_process_has_left_are_not_probed_in_it() -> Result<()> {
     let libc = &libc[libc.find('/').context("no path")?..];
     let mut shell = Child::start("sh", &mut Command::new("sh"))?;
     let daemon = Daemon::start(&[shell.pid()], &[])?;
-    // Those of the calibration among them.
+    // The links of the calibration are included.
     let before = links(&daemon)?;
     ensure!(before > 0, "the kernel tells of no links");
     for number in 0..3 {
@@ -93,7 +93,7 @@ fn files_that_a_process_has_left_are_not_probed_in_it() -> Result<()> {
         fs::create_dir(&own)?;
         fs::copy(libc, own.join("libc.so.6"))?;
         let own = own.to_str().context("a path in UTF-8")?;
-        // What it has read of its input is gone with it.
+        // The next shell cannot read what this one has read of the input.
         shell.send(&format!("LD_LIBRARY_PATH={own} exec sh -c 'echo here; exec sh'"))?;
         shell.line()?;
         wait::until(&format!("probes in {own} alone"), || {

@@ -62,7 +62,8 @@ fn a_main_thread_that_leaves_is_no_exit() -> Result<()> {
     rows(&["leader"]).map(|(case, _)| case)?.end_quietly()
 }
 
-/// Nor does it end being excluded: nothing of what the other threads allocate is taken, not even to be dropped.
+/// The exclusion does not end with the first thread either. No allocation of the other threads is
+/// recorded, not even to be dropped.
 #[test]
 fn an_excluded_process_is_so_to_its_last_thread() -> Result<()> {
     let mut workload = Workload::edge(&["leader"])?;
@@ -82,7 +83,7 @@ fn an_excluded_process_is_so_to_its_last_thread() -> Result<()> {
 }
 
 impl Case {
-    /// The leader is a zombie: only the end of the whole process counts.
+    /// Ends a workload whose leader is a zombie: only the end of the whole process counts.
     fn end_quietly(self) -> Result<()> {
         let Case { mut workload, daemon, .. } = self;
         workload.exit()?;
@@ -103,7 +104,7 @@ fn storms_of_migrating_threads_count_to_the_byte() -> Result<()> {
         ensure!(exact == expected, "{engine}: exact {exact:?} is not {expected:?}");
         let totals = &profile.totals;
         ensure!(totals.inuse_space.moments.samples == 0, "{engine}: all was freed");
-        // 8 standard deviations: this is about losing samples, not about statistics.
+        // 8 standard deviations: the test is about lost samples, not about statistics.
         let off = (totals.alloc_space.value - truth.alloc.bytes as f64).abs();
         let allowed = 8.0 * truth.alloc.of_bytes.variance.sqrt();
         ensure!(off < allowed, "{engine}: off by {off}, allowed {allowed}");

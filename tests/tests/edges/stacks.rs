@@ -1,4 +1,4 @@
-//! Stacks through odd code, too deep ones, and very many.
+//! Stacks through odd code, stacks that are too deep, and very many stacks.
 
 use crate::case::rows;
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,8 @@ fn stacks_go_through_signal_frames() -> Result<()> {
     case.end()
 }
 
-/// 600 levels of more than 256 bytes: beyond the largest snapshot, said so, and counted all the same.
+/// 600 levels of more than 256 bytes exceed the largest snapshot. The profile says so, and counts
+/// the calls all the same.
 #[test]
 fn stacks_deeper_than_the_snapshot_say_so() -> Result<()> {
     let (case, profile) = rows(&["deep", "600"])?;
@@ -25,7 +26,7 @@ fn stacks_deeper_than_the_snapshot_say_so() -> Result<()> {
     case.end()
 }
 
-/// The whole of a stack that fits: every level, to the root.
+/// A stack that fits has every level, to the root.
 #[test]
 fn stacks_that_fit_are_whole() -> Result<()> {
     let (case, profile) = rows(&["deep", "60"])?;
@@ -36,7 +37,8 @@ fn stacks_that_fit_are_whole() -> Result<()> {
     case.end()
 }
 
-/// Wherever a stack lies, it is not cut: of another thread, of the program's own, of a part of a thread's.
+/// A stack is whole wherever it is in memory: another thread's, the program's own, a part of a
+/// thread's.
 #[test]
 fn stacks_of_every_kind_are_whole() -> Result<()> {
     let (case, profile) = rows(&["kinds"])?;
@@ -58,7 +60,7 @@ fn stacks_of_every_kind_are_whole() -> Result<()> {
     case.end()
 }
 
-/// 4,096 stacks that differ only in their middle: none is taken for another.
+/// 4,096 stacks that differ only in their middle are all distinguished.
 #[test]
 fn different_stacks_stay_different() -> Result<()> {
     let (case, profile) = rows(&["stacks"])?;

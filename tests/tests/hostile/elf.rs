@@ -1,4 +1,4 @@
-//! ELF files that were made to harm their readers, byte by byte.
+//! ELF files that were made to harm their readers, written byte by byte.
 
 use anyhow::Result;
 use flate2::Compression;
@@ -8,10 +8,10 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// Where the code lies: in the file and in memory.
+/// Offset and address of the code.
 pub(crate) const CODE: u64 = 0x1000;
 const CODE_BYTES: u64 = 0x1000;
-/// Where sections begin.
+/// Offset of the first section.
 const SECTIONS: u64 = CODE + CODE_BYTES;
 
 const SHT_PROGBITS: u32 = 1;
@@ -30,11 +30,11 @@ struct Section {
     link: u32,
     entry_bytes: u64,
     bytes: Vec<u8>,
-    /// The size that its header claims, where that is not its own.
+    /// The size that the section's header claims, if it is not the real one.
     claimed: Option<u64>,
 }
 
-/// A file in the making.
+/// A file under construction.
 #[derive(Default)]
 pub(crate) struct Elf {
     sections: Vec<Section>,
@@ -44,17 +44,17 @@ pub(crate) struct Elf {
 }
 
 impl Elf {
-    /// A section.
+    /// Adds a section.
     pub(crate) fn section(self, name: &'static str, bytes: Vec<u8>) -> Elf {
         self.with(name, SHT_PROGBITS, 0, bytes, None)
     }
 
-    /// A section that claims more than there is.
+    /// Adds a section that claims more bytes than there are.
     pub(crate) fn claiming(self, name: &'static str, size: u64) -> Elf {
         self.with(name, SHT_PROGBITS, 0, Vec::new(), Some(size))
     }
 
-    /// A compressed section that says to be of `size` bytes.
+    /// Adds a compressed section that claims to have `size` bytes.
     pub(crate) fn compressed(self, name: &'static str, size: u64, packed: &[u8]) -> Elf {
         // ELFCOMPRESS_ZLIB.
         let mut bytes = words(&[1, 0]);
@@ -63,27 +63,27 @@ impl Elf {
         self.with(name, SHT_PROGBITS, SHF_COMPRESSED, bytes, None)
     }
 
-    /// Notes of so many bytes.
+    /// Adds notes of this many bytes.
     pub(crate) fn notes(mut self, bytes: u64) -> Elf {
         self.notes = bytes;
         self
     }
 
-    /// A build id.
+    /// Adds a build id.
     pub(crate) fn build_id(mut self, id: [u8; 20]) -> Elf {
         self.build_id = Some(id);
         self
     }
 
-    /// A symbol for all of the code.
+    /// Adds a symbol for all of the code.
     pub(crate) fn symbol(self, name: &str) -> Elf {
         let mut symbols = vec![0; 24];
-        // A global function in the first section, if there is one.
+        // The symbol is a global function in the first section, if there is one.
         symbols.extend(words(&[1]));
         symbols.extend([0x12, 0, 1, 0]);
         symbols.extend(longs(&[CODE, CODE_BYTES]));
         let strings = [b"\0", name.as_bytes(), b"\0"].concat();
-        // The section behind this one; the first is none.
+        // Index of the section after this one. Section 0 is empty.
         let link = self.sections.len() as u32 + 2;
         let mut elf = self.with(".symtab", SHT_SYMTAB, 0, symbols, None);
         if let Some(table) = elf.sections.last_mut() {
@@ -104,7 +104,7 @@ impl Elf {
         self
     }
 
-    /// Writes it; what is claimed is there, as a hole.
+    /// Writes the file. Claimed bytes are a hole in the file.
     pub(crate) fn write(mut self, path: &Path) -> Result<()> {
         let file = File::create(path)?;
         file.write_all_at(CALLER, CODE)?;
@@ -168,7 +168,7 @@ impl Elf {
     }
 }
 
-/// So many zeros, compressed.
+/// This many zeros, compressed.
 pub(crate) fn packed_zeros(size: usize) -> Result<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     let zeros = vec![0; 1 << 20];
@@ -178,7 +178,7 @@ pub(crate) fn packed_zeros(size: usize) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// `.debug_abbrev` and `.debug_info`: a function, and in it functions inlined into one another, so deep.
+/// `.debug_abbrev` and `.debug_info` of a function with `depth` functions inlined into one another.
 pub(crate) fn inlined(depth: usize) -> (Vec<u8>, Vec<u8>) {
     // 1: compile unit, name, low_pc, high_pc, stmt_list; 2: subprogram, name, low_pc, high_pc; 3: inlined subroutine, abstract_origin, low_pc, high_pc.
     let abbreviations = [
@@ -210,7 +210,7 @@ pub(crate) fn inlined(depth: usize) -> (Vec<u8>, Vec<u8>) {
     (abbreviations, info)
 }
 
-/// `.debug_line` of so many rows.
+/// `.debug_line` with `rows` rows.
 pub(crate) fn lines(rows: usize) -> Vec<u8> {
     // Version 4, up to the names of files: instruction length, operations, is_stmt, line base and range, 13 opcodes, no directories, one file.
     let mut header = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 0];
@@ -220,7 +220,7 @@ pub(crate) fn lines(rows: usize) -> Vec<u8> {
     body.extend(header);
     body.extend([0, 9, 2]);
     body.extend(longs(&[CODE]));
-    // A special opcode: one byte on, in the same line.
+    // A special opcode: advances the address by one byte, in the same line.
     body.extend(vec![0x20; rows]);
     body.extend([0, 1, 1]);
     let mut all = words(&[body.len() as u32]);
@@ -228,7 +228,7 @@ pub(crate) fn lines(rows: usize) -> Vec<u8> {
     all
 }
 
-/// A C++ name whose parameters are each two of the one before.
+/// A C++ name in which each parameter doubles the one before.
 pub(crate) fn doubling(parameters: usize) -> String {
     let digit = |of: usize| char::from(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[of]);
     let parameter = |at: usize| match at {

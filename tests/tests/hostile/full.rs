@@ -1,4 +1,4 @@
-//! Processes that fill tables: those beside them have their stacks and names.
+//! Processes that fill tables. Other processes keep their stacks and names.
 
 use super::{
     MAX_RESIDENT_BYTES, MIB, PROFILE, Place, STATUS, elf::Elf, ends, honest_is_named, named,
@@ -10,9 +10,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Resident memory of samplerd and its parser where a process has filled its share of every table.
+/// Largest resident memory of samplerd and its parser after a process has filled its share of every
+/// table.
 const MAX_FULL_BYTES: u64 = 512 * MIB;
-/// As many samples as come: nothing raises the interval.
+/// Options that sample every allocation: nothing raises the interval.
 const ALL: &[&str] = &["--interval", "1", "--ring", "64MiB"];
 
 fn used(daemon: &Daemon, table: &str) -> Result<u64> {
@@ -25,7 +26,7 @@ fn descriptors(daemon: &Daemon) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count())
 }
 
-/// An honest process that begins now has all its stacks and names, and soon.
+/// Checks that an honest process that begins now has all its stacks and names, and soon.
 fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
     honest.go()?;
     let pid = honest.pid().to_string();
@@ -46,7 +47,7 @@ fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a table has refused something.
+/// Waits until a table has refused an entry.
 fn refused(daemon: &Daemon, what: &str) -> Result<()> {
     wait::until_deadline(what, Duration::from_secs(120), || {
         let status = daemon.status()?;
@@ -67,7 +68,7 @@ fn stacks_without_end() -> Result<()> {
     refused(&daemon, "share of the stack table")?;
     honest_is_whole(&daemon, &mut honest[0])?;
     bombs[0].child().signal(libc::SIGKILL)?;
-    // Others after it, one by one: those that have exited make room.
+    // The others follow one by one. Processes that have exited make room.
     for bomb in &mut bombs[1..] {
         let before = daemon.outcome("stack_table_full")?;
         bomb.go()?;
@@ -102,7 +103,8 @@ fn files_without_end() -> Result<()> {
         refused(&daemon, "of one process")?;
         honest_is_whole(&daemon, &mut honest)?;
         bomb.child().signal(libc::SIGKILL)?;
-        // What nothing needs is closed at once, and what stacks need when its names are known.
+        // A file that no stack needs is closed at once. A file of a stack is closed once the
+        // stack's names are known.
         wait::until_deadline("closed files", Duration::from_secs(120), || {
             Ok((descriptors(&daemon)? < before + 50).then_some(()))
         })?;
@@ -111,7 +113,7 @@ fn files_without_end() -> Result<()> {
     Ok(())
 }
 
-/// The names stay, though the file is closed when its process has ended.
+/// The names stay, though the file is closed at the end of its process.
 #[test]
 fn a_deleted_file_is_closed_and_keeps_its_names() -> Result<()> {
     let place = Place::new()?;

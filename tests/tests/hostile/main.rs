@@ -1,4 +1,4 @@
-//! Files that were made to harm whoever reads them: samplerd, and the processes beside, are as before.
+//! Files that were made to harm their readers. samplerd, and all other processes, work as before.
 
 mod elf;
 mod full;
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// An honest process's profile comes within.
+/// Longest time until an honest process's profile.
 const PROFILE: Duration = Duration::from_secs(2);
-/// An answer that needs no names comes within.
+/// Longest time of an answer that needs no names.
 const STATUS: Duration = Duration::from_secs(1);
-/// The end, after SIGTERM.
+/// Longest time from SIGTERM to the end.
 const END: Duration = Duration::from_secs(2);
-/// Resident memory of samplerd and its parser, without the ring.
+/// Largest resident memory of samplerd and its parser, without the ring.
 const MAX_RESIDENT_BYTES: u64 = 256 * MIB;
 
 /// A directory that anybody may read, and a file in it.
@@ -42,13 +42,13 @@ impl Place {
     }
 }
 
-/// A process that allocates from code in a file.
+/// A process that allocates from code in `file`.
 fn foreign(file: &Path) -> Result<Workload> {
     let file = file.to_str().context("a path")?;
     Workload::start("foreign.c", &[file])
 }
 
-/// Processes of samplerd that read names.
+/// The child process of samplerd that reads names, if it runs.
 fn parser(daemon: &Daemon) -> Result<Option<u32>> {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid()))?;
     for task in tasks.flatten() {
@@ -65,12 +65,12 @@ fn parser(daemon: &Daemon) -> Result<Option<u32>> {
 
 fn resident(daemon: &Daemon) -> Result<u64> {
     let (all, ring) = usage::resident(daemon.pid())?;
-    // It may end meanwhile.
+    // The parser may end meanwhile.
     let parser = parser(daemon)?.and_then(|pid| usage::resident(pid).ok());
     Ok(all - ring + parser.map_or(0, |(all, _)| all))
 }
 
-/// The frames of `beside.c` have their names, those in libc too.
+/// Checks that the frames of `beside.c` have their names, those in libc too.
 fn honest_is_named(profile: &Profile) -> Result<()> {
     for name in ["honest_inner", "honest_outer", "main", "__libc_start_main_impl"] {
         ensure!(named(profile, name), "{name} is missing: {}", profile.folded());
@@ -78,7 +78,7 @@ fn honest_is_named(profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// Profiles a hostile process and an honest one; `during` happens while names are looked up.
+/// Profiles a hostile process and an honest one. `during` runs while frames are symbolized.
 fn survives(file: &Path, during: impl FnOnce(&Daemon) -> Result<()>) -> Result<Daemon> {
     let (mut hostile, mut honest) = (foreign(file)?, Workload::start("beside.c", &[])?);
     let daemon = Daemon::start(&[hostile.pid(), honest.pid()], &["--interval", "4KiB"])?;
@@ -92,7 +92,7 @@ fn survives(file: &Path, during: impl FnOnce(&Daemon) -> Result<()>) -> Result<D
     )?;
     during(&daemon)?;
     for _ in 0..2 {
-        // Of both, so that a sample lies in the hostile file.
+        // The profile has both processes, so that a sample is in the hostile file.
         let begin = Instant::now();
         let profile = daemon.profile("alloc", &[])?;
         let took = begin.elapsed();
@@ -115,14 +115,14 @@ fn ends(daemon: &mut Daemon) -> Result<()> {
     Ok(())
 }
 
-/// A file with debug information: functions inlined into one another so deep, and so many rows of lines.
+/// A file with debug information: this depth of inlined functions, and this many rows of lines.
 fn debug(depth: usize, rows: usize) -> Elf {
     let (abbreviations, info) = elf::inlined(depth);
     let elf = Elf::default().section(".debug_abbrev", abbreviations).section(".debug_info", info);
     elf.section(".debug_line", elf::lines(rows)).symbol("hostile_symbol")
 }
 
-/// Profiles a process of one hostile file.
+/// Profiles a process with one hostile file.
 fn survives_file(elf: Elf) -> Result<Daemon> {
     let place = Place::new()?;
     let path = place.path("hostile");
@@ -187,7 +187,8 @@ fn a_name_of_a_hundred_gigabytes() -> Result<()> {
     ends(&mut survives_file(Elf::default().symbol(&elf::doubling(36)))?)
 }
 
-/// A FIFO as a debug file would be waited for; others are not for root to open.
+/// A reader would block on a FIFO as a debug file. The other targets are files that root must not
+/// open.
 #[test]
 fn a_debug_link_leads_nowhere_else() -> Result<()> {
     let place = Place::new()?;
@@ -215,7 +216,7 @@ fn a_file_that_shrinks_before_it_is_read() -> Result<()> {
     ends(&mut survives(&path, shrink)?)
 }
 
-/// Two files that say to be one.
+/// Two files that claim the same build id.
 #[test]
 fn a_build_id_gives_no_names() -> Result<()> {
     let place = Place::new()?;

@@ -10,10 +10,10 @@ use std::process::Command;
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/samplerd.service");
 /// A user that owns nothing.
 const USER: &str = "64999";
-/// What `systemd-analyze security` may say at most, from 0 to 10.
+/// Largest exposure that `systemd-analyze security` may report, from 0 to 10.
 const MAX_EXPOSURE: f64 = 3.0;
 
-/// The capabilities of the unit, as setpriv takes them.
+/// The capabilities of the unit, in setpriv's format.
 fn capabilities() -> Result<String> {
     let unit = std::fs::read_to_string(UNIT).context("read the unit")?;
     let setting = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
@@ -22,7 +22,7 @@ fn capabilities() -> Result<String> {
     Ok(names.fold("-all".to_owned(), |list, name| list + ",+" + &name))
 }
 
-/// The program as that user, with these capabilities and no way to gain others.
+/// The program as the user [`USER`], with these capabilities and no way to gain others.
 fn confined(program: &Path, capabilities: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", USER, "--regid", USER, "--clear-groups", "--no-new-privs"]);

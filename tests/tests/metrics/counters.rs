@@ -1,4 +1,4 @@
-//! `/metrics`.
+//! Counters and histograms of `/metrics`.
 
 use super::{Served, ticking};
 use anyhow::{Context, Result, ensure};
@@ -10,13 +10,14 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
-/// What one program has allocated, to the byte and the sample; the same as `status` and `ps` say.
+/// A program's allocations, to the byte and the sample. They equal those of `status` and `ps`.
 #[test]
 fn metrics_are_what_status_and_ps_say() -> Result<()> {
     again::until("page and `ps` at the same prices", TRIES, page_is_what_status_and_ps_say)
 }
 
-/// How often a daemon is asked anew because it has measured its prices between two answers: a page never takes a cost back.
+/// How often a new daemon is asked because prices were measured between two answers. A page never
+/// takes a cost back.
 const TRIES: usize = 5;
 
 fn page_is_what_status_and_ps_say() -> Result<Result<(), String>> {
@@ -67,13 +68,13 @@ fn page_is_what_status_and_ps_say() -> Result<Result<(), String>> {
     promtool(&served)?;
     workload.exit()?;
     served.daemon.stop()?;
-    // Whenever prices are measured again, more time was taken for them.
+    // `taken_ns` grows whenever prices are measured again.
     let taken = [&status, &after].map(|of| of["prices"]["taken_ns"].as_u64());
     ensure!(taken[0] > Some(0), "{}", status["prices"]);
     if taken[0] != taken[1] {
         return Ok(Err(format!("prices were measured in {taken:?} ns")));
     }
-    // Nobody has allocated since: the cost is the same to the last digit that both have.
+    // Nobody has allocated since, so the costs agree to all common digits.
     let cost = &process["cost"]["spent_ns"];
     for (end, name) in [
         ("value", "probe_cpu_seconds_total"),
@@ -89,7 +90,7 @@ fn page_is_what_status_and_ps_say() -> Result<Result<(), String>> {
     Ok(Ok(()))
 }
 
-/// What Prometheus itself has to say of the page.
+/// Checks the page with Prometheus's own tool.
 fn promtool(served: &Served) -> Result<()> {
     let started = Command::new("promtool")
         .args(["check", "metrics"])
@@ -110,7 +111,8 @@ fn promtool(served: &Served) -> Result<()> {
     Ok(())
 }
 
-/// Every counter and histogram only grows, and what single processes have is what all have, also when one has exited.
+/// Every counter and histogram only grows. The processes sum up to the totals, also when one has
+/// exited.
 #[test]
 fn counters_only_grow() -> Result<()> {
     let programs = (0..3).map(|_| Workload::edge(&["ticks"])).collect::<Result<Vec<_>>>();
@@ -125,7 +127,7 @@ fn counters_only_grow() -> Result<()> {
     let mut told = [0.0; 3];
     for round in 0..6 {
         if round == 3 {
-            // Dropped: killed.
+            // Dropping the program kills it.
             drop(programs.pop());
             told = told_of(&served, &last, pids[2])?;
         }
@@ -135,7 +137,7 @@ fn counters_only_grow() -> Result<()> {
         last = page;
     }
     ensure!(last.of("sampler_process_samples_total").count() == 3, "two that run, and other");
-    // What it did after its series was read for the last time is in `other`.
+    // Counts after the last reading of the exited process's series are in `other`.
     for (name, told) in COUNTS.into_iter().zip(told) {
         let each = last.sum(&format!("sampler_process_{name}")) + told;
         let all = last.sum(&format!("sampler_{name}"));
@@ -144,7 +146,7 @@ fn counters_only_grow() -> Result<()> {
     served.daemon.stop()
 }
 
-/// Counters that there are of processes and of all, and that are whole numbers.
+/// Whole-number counters that exist both for each process and for all.
 const COUNTS: [&str; 3] = ["samples_total", "allocations_total", "allocated_bytes_total"];
 
 /// A counter of one process.
@@ -154,7 +156,8 @@ fn of_process(page: &Exposition, name: &str, pid: u32) -> f64 {
     own.map(|(_, value)| value).sum()
 }
 
-/// A page in which each of these processes has more samples than that: one of them may have to wait for a CPU.
+/// A page in which each process has more samples than `than` says. A process may have to wait for a
+/// CPU.
 fn sampled(served: &Served, pids: &[u32], than: impl Fn(u32) -> f64) -> Result<Exposition> {
     wait::until("samples of each process", || {
         let page = served.metrics()?;
@@ -163,7 +166,8 @@ fn sampled(served: &Served, pids: &[u32], than: impl Fn(u32) -> f64) -> Result<E
     })
 }
 
-/// What the series of a process that is just ending showed last, in the page before or in one that still had it.
+/// The last values of the series of an exiting process, from the previous page or from a page that
+/// still had the series.
 fn told_of(served: &Served, before: &Exposition, pid: u32) -> Result<[f64; 3]> {
     let of = |page: &Exposition| COUNTS.map(|name| of_process(page, name, pid));
     let mut told = of(before);
@@ -177,7 +181,8 @@ fn told_of(served: &Served, before: &Exposition, pid: u32) -> Result<[f64; 3]> {
     })
 }
 
-/// Nothing that grows has fallen; what the series of processes grew by is what all did, unless a series went.
+/// Checks that no counter has fallen. Unless a series has gone, the growth of the processes' series
+/// equals that of the totals.
 fn grown(before: &Exposition, after: &Exposition) -> Result<()> {
     for (series, value) in before.growing() {
         let Some(now) = after.series.get(series) else {
@@ -205,7 +210,7 @@ fn grown(before: &Exposition, after: &Exposition) -> Result<()> {
     Ok(())
 }
 
-/// Whatever a process calls itself is the value of its label, and nothing else.
+/// A process's name stays the value of its label, whatever the name is.
 #[test]
 fn hostile_names_stay_in_their_quotes() -> Result<()> {
     let name = b"a\"b\\c\nd} 1\xff";
@@ -225,7 +230,7 @@ fn hostile_names_stay_in_their_quotes() -> Result<()> {
     served.daemon.stop()
 }
 
-/// Times and back-pressure are there when they should be.
+/// Histograms and back-pressure appear when they should.
 #[test]
 fn what_takes_long_is_seen() -> Result<()> {
     let (_workload, served) = ticking()?;
@@ -241,7 +246,7 @@ fn what_takes_long_is_seen() -> Result<()> {
     ensure!(page.value("sampler_back_pressure_ratio", &[])? == 1.0);
     let delays = page.value("sampler_sample_delay_seconds_sum", &[])?;
     let samples = count(&page)?;
-    // The worker looks every 100 ms; a busy machine takes its time.
+    // The worker reads every 100 ms. A busy machine adds to that.
     ensure!(delays / samples > 1e-6 && delays / samples < 10.0, "{delays} s for {samples}");
     served.daemon.stop()
 }

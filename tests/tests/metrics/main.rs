@@ -1,5 +1,5 @@
-//! `samplerd --http`: metrics that agree with everything else that is answered, profiles that the tools of pprof fetch, and nothing for
-//! whoever must not have it.
+//! `samplerd --http`: metrics that agree with all other answers, profiles that the tools of pprof
+//! fetch, and refusals for everybody else.
 
 mod counters;
 mod dashboard;
@@ -11,7 +11,7 @@ use sampler_tests::exposition::Exposition;
 use sampler_tests::{Daemon, Workload, http};
 use std::net::SocketAddr;
 
-/// A daemon with HTTP, and where that is.
+/// A daemon with HTTP, and its address.
 struct Served {
     daemon: Daemon,
     address: SocketAddr,
@@ -28,7 +28,7 @@ impl Served {
         Ok(Served { daemon, address })
     }
 
-    /// A page that is there.
+    /// A page that must exist.
     fn page(&self, path: &str) -> Result<http::Answer> {
         let answer = http::get(self.address, path)?;
         ensure!(answer.status == 200, "{path}: {} {:?}", answer.status, answer.text());

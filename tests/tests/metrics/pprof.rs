@@ -1,4 +1,4 @@
-//! `/debug/pprof/…`, by the tool that fetches it, and by clients that go away.
+//! `/debug/pprof/…`, fetched by `go tool pprof`, and by clients that go away.
 
 use super::{Served, ticking};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -16,7 +16,7 @@ fn go(daemon: SocketAddr, arguments: &[&str], path: &str) -> Result<String> {
         .args(["tool", "pprof"])
         .args(arguments)
         .arg(format!("http://{daemon}{path}"))
-        // It keeps what it has fetched.
+        // pprof keeps the profiles that it has fetched.
         .env("PPROF_TMPDIR", directory.path())
         .output()
         .context("run go (apt-get install golang-go)")?;
@@ -51,7 +51,7 @@ fn go_tool_pprof_fetches_profiles() -> Result<()> {
     workload.exit()?;
     other.go()?;
     other.truth()?;
-    // By name there are both.
+    // A selection by name has both processes.
     let comm = served.daemon.json("ps")?["processes"][0]["comm"].as_str().map(str::to_owned);
     let path = format!("/debug/pprof/allocs?comm={}", comm.context("no comm")?);
     let top = go(address, &["-top", "-unit=B"], &path)?;
@@ -60,7 +60,8 @@ fn go_tool_pprof_fetches_profiles() -> Result<()> {
     served.daemon.stop()
 }
 
-/// A difference is what came in between. Both its ends are quiet: a call that is under way is counted, and sampled when it returns.
+/// A difference has the allocations of its period. Nothing runs at its two ends: a call in progress
+/// would be counted, and sampled only when it returns.
 #[test]
 fn seconds_ask_for_a_difference() -> Result<()> {
     let mut programs = (0..5).map(|_| Workload::edge(&["realloc"])).collect::<Result<Vec<_>>>()?;
@@ -71,7 +72,7 @@ fn seconds_ask_for_a_difference() -> Result<()> {
         let labels = [("question", "profile")];
         served.metrics()?.value("sampler_answer_duration_seconds_count", &labels)
     };
-    // Its allocations came before, and are in no difference.
+    // These allocations came before, and are in no difference.
     programs[0].go()?;
     programs[0].truth()?;
     let (comments, truth) = thread::scope(|scope| {
@@ -82,7 +83,7 @@ fn seconds_ask_for_a_difference() -> Result<()> {
             wait::until("the first profile", || Ok((profiles()? > before).then_some(())))?;
             program.go()?;
             let truth = program.truth()?.total();
-            // Else a program that had to wait for a CPU was too late, perhaps in part.
+            // Otherwise a program that waited for a CPU was too late, perhaps in part.
             let is_between = profiles()? == before + 1.0;
             let comments = difference.join().map_err(|_| anyhow!("go panicked"))??;
             ensure!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
@@ -96,7 +97,7 @@ fn seconds_ask_for_a_difference() -> Result<()> {
         "exact in the window: {} objects, {} bytes",
         truth.alloc.objects, truth.alloc.bytes
     );
-    // Every one was sampled, and has its interval.
+    // Every allocation was sampled, and has its interval.
     let all = [
         ("alloc_objects", truth.alloc.objects, "objects"),
         ("alloc_space", truth.alloc.bytes, "bytes"),
@@ -114,7 +115,7 @@ fn seconds_ask_for_a_difference() -> Result<()> {
     served.daemon.stop()
 }
 
-/// A client that has gone needs nothing any more: its place is free for others, and the daemon ends as always.
+/// A client that has gone frees its place for others, and the daemon ends as usual.
 #[test]
 fn a_client_that_disconnects_leaves_nothing() -> Result<()> {
     let (_workload, served) = ticking()?;
@@ -122,7 +123,7 @@ fn a_client_that_disconnects_leaves_nothing() -> Result<()> {
         format!("GET /debug/pprof/heap?seconds=600 HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
     let (mut waiting, quick) = (Vec::new(), "/debug/pprof/heap");
     let answer = wait::until("all places taken", || {
-        // One that comes while the quick one has the last place is refused.
+        // A request is refused if it arrives while the quick request has the last place.
         waiting.push(http::begin(served.address, &request)?);
         let answer = http::get(served.address, quick)?;
         Ok((answer.status == 503).then_some(answer))
@@ -136,7 +137,7 @@ fn a_client_that_disconnects_leaves_nothing() -> Result<()> {
         Ok((http::get(served.address, quick)?.status == 200).then_some(()))
     })?;
     wait::until("closed connections", || Ok((descriptors()? + 8 <= busy).then_some(())))?;
-    // One that still waits does not hold up the end.
+    // A waiting client does not delay the end.
     let _waiting = http::begin(served.address, &request)?;
     served.daemon.stop()
 }
@@ -145,14 +146,14 @@ fn a_client_that_disconnects_leaves_nothing() -> Result<()> {
 fn sockets(pid: u32) -> Result<usize> {
     let mut sockets = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        // One that has been closed meanwhile is none.
+        // A descriptor that was closed meanwhile is skipped.
         let target = fs::read_link(entry?.path()).unwrap_or_default();
         sockets += usize::from(target.to_string_lossy().starts_with("socket:"));
     }
     Ok(sockets)
 }
 
-/// Connections that never ask take places, and not for long.
+/// Connections without a request take places, but not for long.
 #[test]
 fn silent_connections_are_given_up() -> Result<()> {
     let (_workload, served) = ticking()?;

@@ -1,4 +1,4 @@
-//! Questions and command lines that are refused, each in one line.
+//! Queries and command lines that are refused, each in one line.
 
 use super::Served;
 use anyhow::{Result, ensure};
@@ -6,7 +6,7 @@ use sampler_tests::daemon::samplerd;
 use sampler_tests::{Workload, http};
 use std::net::TcpListener;
 
-/// Refused with this status, and a line with these words.
+/// Checks the status of a refusal, and that its line contains `words`.
 fn refused(answer: &http::Answer, status: u16, words: &str) -> Result<()> {
     let text = answer.text()?;
     ensure!(answer.status == status, "{} and not {status}: {text}", answer.status);
@@ -40,7 +40,7 @@ fn wrong_questions() -> Result<()> {
         refused(&answer, 405, "use GET")?;
         ensure!(answer.header("allow") == Some("GET, HEAD"), "{answer:?}");
     }
-    // A page of the web whose name points here now.
+    // A page of the web whose name now resolves to this address.
     for host in ["evil.example", "evil.example:80", "localhost.evil.example", "10.9.8.7"] {
         for path in ["/metrics", "/debug/pprof/heap", "/"] {
             refused(&http::ask(address, "GET", path, host)?, 403, "--http-host")?;
@@ -52,12 +52,12 @@ fn wrong_questions() -> Result<()> {
     for host in [host.clone(), format!("localhost:{}", address.port()), "[::1]".into()] {
         ensure!(http::ask(address, "GET", "/metrics", &host)?.status == 200, "{host}");
     }
-    // Only how it would be.
+    // HEAD returns only the headers.
     for path in ["/metrics", "/debug/pprof/heap?seconds=600", "/"] {
         let answer = http::ask(address, "HEAD", path, &host)?;
         ensure!(answer.status == 200 && answer.body.is_empty(), "{answer:?}");
     }
-    // Rubbish, and more than anybody needs.
+    // Malformed requests, and one that is too long.
     let long = format!("GET /{} HTTP/1.1\r\nHost: {host}\r\n\r\n", "x".repeat(100_000));
     for rubbish in ["\x16\x03\x01\x02\r\n\r\n", "GET\r\n\r\n", &long] {
         let answer = http::send(address, rubbish);

@@ -1,4 +1,4 @@
-//! What windows tell, against what a program has counted itself.
+//! Results of windows, compared with the program's own counts.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::windowed::{
@@ -7,7 +7,7 @@ use sampler_tests::windowed::{
 use sampler_tests::{Daemon, wait};
 use serde_json::Value;
 
-/// Waits until there were so many windows; the last profile.
+/// Waits until there were `least` windows. Returns the last profile.
 pub(crate) fn after_windows(daemon: &Daemon, least: u64, confidence: &str) -> Result<Value> {
     let mut last = 0;
     let found = wait::until_deadline("windows", WINDOWS_DEADLINE, || {
@@ -25,7 +25,8 @@ pub(crate) fn interval(of: &Value) -> Result<[f64; 3]> {
     Ok([value, low, number("high").unwrap_or(f64::INFINITY)])
 }
 
-/// Whether what was allocated between two truths lies in the interval of the profile that was taken between them, to within the moments between.
+/// Checks that the interval of a profile covers the truth. `before` and `after` are the truths
+/// right before and after the profile.
 pub(crate) fn covers(
     what: &str,
     [value, low, high]: [f64; 3],
@@ -40,7 +41,8 @@ pub(crate) fn covers(
     Ok(())
 }
 
-/// The stacks of a site together: the value and the widest ends. (A site has one stack in this program.)
+/// The sum of a site's stacks: the value and the widest ends. (A site has one stack in this
+/// program.)
 pub(crate) fn site(profile: &Value, name: &str, quantity: &str) -> Result<[f64; 3]> {
     let stacks = profile["stacks"].as_array().context("no stacks")?;
     let is_its = |stack: &&Value| {
@@ -53,7 +55,8 @@ pub(crate) fn site(profile: &Value, name: &str, quantity: &str) -> Result<[f64; 
     Ok(first)
 }
 
-/// Profiles a program for a number of windows, and compares; the profile at 95 %, and the truth.
+/// Profiles a program for a number of windows, and compares. Returns the profile at 95 %, and the
+/// truth.
 pub(crate) fn is_right(program: &[&str], share: &str, least: u64) -> Result<(Value, Value)> {
     let mut program = Program::start(program)?;
     let start = program.truth()?;
@@ -80,7 +83,7 @@ pub(crate) fn is_right(program: &[&str], share: &str, least: u64) -> Result<(Val
     Ok((usual, after))
 }
 
-/// What its windows have cost a process, of its CPU time.
+/// Share of a process's CPU time that its windows have cost.
 pub(crate) fn share(profile: &Value) -> Result<f64> {
     profile["cost"]["share"]["value"]
         .as_f64()

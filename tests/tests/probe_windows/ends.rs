@@ -1,4 +1,4 @@
-//! Too few windows, what they cannot know, processes that end in them, and budgets that are none.
+//! Too few windows, the limits of windows, processes that end during a window, and invalid budgets.
 
 use crate::compare::{after_windows, interval};
 use anyhow::{Result, ensure};
@@ -13,7 +13,8 @@ const SIGUSR2: i32 = 12;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 
-/// How often more windows may have come than a profile is wanted of before it could be asked for.
+/// Largest number of attempts. In an attempt, more windows may have passed than wanted before the
+/// profile is requested.
 const TRIES: usize = 10;
 
 #[test]
@@ -24,7 +25,8 @@ fn before_there_are_windows_enough_there_is_no_interval() -> Result<()> {
 fn few_windows_have_no_interval() -> Result<Result<(), String>> {
     let program = Program::start(&["steady", "600"])?;
     let daemon = Daemon::start(&[program.pid()], &["--windows", "0.5%"])?;
-    // Some windows, but too few. A program that is stopped gets no further ones while it is asked about.
+    // The test needs some windows, but few. A stopped program gets no further windows during the
+    // query.
     wait::until_deadline("a window with an allocation", WINDOWS_DEADLINE, || {
         let profile = profile(&daemon, "0.95")?;
         let [value, ..] = interval(&profile["totals"]["alloc_space"])?;
@@ -79,7 +81,7 @@ fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()>
             Ok((breakpoints::standing(pid, &sites)? > 0).then_some(()))
         })
     };
-    // Stopped, as by a debugger, for longer than any window.
+    // The program is stopped, as by a debugger, for longer than any window.
     in_window(program.pid())?;
     kill(program.pid(), SIGSTOP)?;
     let then = windows(&profile(&daemon, NEAR_CERTAIN_CONFIDENCE)?);
@@ -90,7 +92,7 @@ fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()>
     );
     kill(program.pid(), SIGCONT)?;
     after_windows(&daemon, then + 4, NEAR_CERTAIN_CONFIDENCE)?;
-    // Another program in its place: what was seen before stays.
+    // Another program replaces the first. The counts so far stay.
     in_window(program.pid())?;
     program.0.signal(SIGUSR2)?;
     ensure!(program.0.line()? == "ready", "no ready line after execve");
@@ -107,7 +109,7 @@ fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()>
     let profile = profile(&daemon, NEAR_CERTAIN_CONFIDENCE)?;
     ensure!(windows(&profile) >= then + 4, "windows were lost at the exit: {last}");
     let [value, low, high] = interval(&profile["totals"]["alloc_objects"])?;
-    // Some dozen windows: at this confidence the lower end may be nothing.
+    // With some dozen windows at this confidence, the lower end may be 0.
     ensure!(low < value && value < high && high.is_finite(), "{low} {value} {high}");
     daemon.stop()
 }

@@ -1,4 +1,4 @@
-//! `--windows`: what is seen in windows stands for all of it, at a bounded cost.
+//! `--windows`: the samples of windows represent the whole run, at a bounded cost.
 
 mod compare;
 mod ends;

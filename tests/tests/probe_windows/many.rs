@@ -1,4 +1,5 @@
-//! `--windows` with `--all` and `--follow`: many processes, each in windows of its own, most of them too short to have eight.
+//! `--windows` with `--all` and `--follow`: many processes, each in windows of its own. Most are
+//! too short for eight windows.
 
 use crate::compare::interval;
 use anyhow::{Context, Result, ensure};
@@ -9,7 +10,7 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long the processes may take, most of it on a machine that does other things.
+/// Longest time of the processes. A busy machine needs most of this time.
 const WINDOWS_DEADLINE: Duration = Duration::from_secs(240);
 
 /// A program that starts many short ones.
@@ -23,7 +24,7 @@ impl Crew {
         Ok(Crew(child))
     }
 
-    /// Lets it run; what all of its processes have allocated.
+    /// Lets the program run, and returns what all of its processes have allocated.
     fn run(&mut self) -> Result<Value> {
         self.0.send("go")?;
         Ok(serde_json::from_str(&self.0.line_within(WINDOWS_DEADLINE)?)?)
@@ -38,7 +39,8 @@ fn profile(daemon: &Daemon, arguments: &[&str]) -> Result<Value> {
     Ok(serde_json::from_slice(&finished.stdout)?)
 }
 
-/// Processes of few windows have no interval, and neither has their sum; its value is an unbiased estimate, of many processes within a factor of two.
+/// Checks that processes of few windows have no interval, and neither has their sum. The sum's
+/// value is an unbiased estimate, of many processes within a factor of two.
 fn is_about_right(profile: &Value, truth: &Value) -> Result<()> {
     for (quantity, truth) in
         [("alloc_objects", &truth["objects"]), ("alloc_space", &truth["bytes"])]
@@ -52,7 +54,7 @@ fn is_about_right(profile: &Value, truth: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Windows that have seen the processes of a profile: of each.
+/// Number of windows of each process of a profile.
 fn windows(profile: &Value) -> Vec<u64> {
     let clusters = profile["reference"]["clusters"].as_array();
     clusters.into_iter().flatten().filter_map(|of| of["windows"].as_u64()).collect()
@@ -63,7 +65,7 @@ fn short_processes_of_a_machine_are_estimated_together() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all", "--windows", "10%"])?;
     let mut crew = Crew::start(&["exec", "60", "400", "600"])?;
     let truth = crew.run()?;
-    // What was running at one moment and is gone at the next has no CPU time in that answer.
+    // A process that exits between two moments of one answer has no CPU time in that answer.
     let profile = wait::until("a profile with a cost", || {
         let profile = profile(&daemon, &["--comm", "crew*"])?;
         Ok(profile["cost"]["share"]["value"].is_f64().then_some(profile))
@@ -74,7 +76,7 @@ fn short_processes_of_a_machine_are_estimated_together() -> Result<()> {
     ensure!(windows.len() > 40, "{} processes", windows.len());
     let status = daemon.status()?;
     ensure!(status["unseen_calls"] == 0, "{}", status["unseen_calls"]);
-    // The cost of windows includes those of processes that have exited.
+    // The cost of windows includes the windows of processes that have exited.
     let share = profile["cost"]["share"]["value"].as_f64().context("no cost")?;
     ensure!(share > 0.0 && share < 0.2, "{share} of a budget of 10 %");
     daemon.stop()
@@ -96,7 +98,8 @@ fn only_a_tree_is_seen_where_that_was_asked_for() -> Result<()> {
 #[test]
 fn processes_too_short_for_windows_are_reported() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all", "--windows", "1%"])?;
-    // Some milliseconds each: hardly one lives to see the first tick behind the one that saw it.
+    // Each process runs for some milliseconds. Hardly one is alive at the first tick after the tick
+    // that found it.
     let mut crew = Crew::start(&["fork", "1000", "8", "600"])?;
     crew.run()?;
     let text = daemon.sampler(&["profile", "--comm", "crew*"])?.success("sampler profile")?;

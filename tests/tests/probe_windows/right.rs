@@ -12,13 +12,15 @@ fn all(truth: &Value) -> f64 {
 
 #[test]
 fn a_program_that_windows_slow_down_eight_times_is_estimated_right() -> Result<()> {
-    // 60 steps: some 70 ns of its own for each allocation, beside 600 ns for each trap.
+    // 60 steps: the program takes some 70 ns for each allocation, and each trap takes 600 ns.
     let (profile, truth) = is_right(&["steady", "60"], "20%", 80)?;
     let [value, low, high] = interval(&profile["totals"]["alloc_objects"])?;
     println!("{low} … {value} … {high}, in truth {}", all(&truth));
-    // By the share of the wall's time that windows took it would be an eighth or less, however many there were.
+    // An estimate by the windows' share of wall time would be an eighth or less, however many
+    // windows there were.
     ensure!(low > all(&truth) / 4.0, "from {low}, in truth {}", all(&truth));
-    // A trap may add more than the program's own time for each allocation: nobody knows how much was missed.
+    // A trap may add more than the program's own time for each allocation. The number of missed
+    // allocations is unknown.
     ensure!(high.is_infinite(), "{high}");
     let own_ns =
         truth["cpu_ns"].as_f64().context("cpu_ns")? * (1.0 - share(&profile)?) / all(&truth);
@@ -29,11 +31,12 @@ fn a_program_that_windows_slow_down_eight_times_is_estimated_right() -> Result<(
 
 #[test]
 fn programs_that_change_are_estimated_right() -> Result<()> {
-    // No interval has what is in no window: so many windows have some of the bursts, but for one run in many millions.
+    // No interval covers what falls into no window. This many windows catch some of the bursts,
+    // except in one run of many millions.
     for (manner, least) in [("phases", 40), ("bursts", 160), ("idle", 40)] {
         println!("{manner}");
         let (profile, truth) = is_right(&[manner, "3000"], "20%", least).context(manner)?;
-        // Some 3 µs for each allocation: the upper end says something.
+        // Some 3 µs for each allocation: the upper end is finite and useful.
         let [_, _, high] = interval(&profile["totals"]["alloc_objects"])?;
         ensure!(high < 4.0 * all(&truth), "{manner}: up to {high}, in truth {}", all(&truth));
     }
@@ -55,7 +58,7 @@ fn nothing_is_probed_between_windows() -> Result<()> {
     let daemon = Daemon::start(&[program.pid()], &["--windows", "1%"])?;
     let sites = breakpoints::sites(&daemon.status()?)?;
     ensure!(!sites.is_empty(), "no probes in status");
-    // Between a window and the next the code is as the file has it; in one it is not.
+    // Between windows the code is as in the file. During a window it is not.
     let standing = || breakpoints::standing(program.pid(), &sites);
     wait::until_deadline("a window", WINDOWS_DEADLINE, || Ok((standing()? > 0).then_some(())))?;
     wait::until_deadline("no window", WINDOWS_DEADLINE, || Ok((standing()? == 0).then_some(())))?;

@@ -1,4 +1,4 @@
-//! Questions of every kind, asked as clients ask them.
+//! Queries of every kind, made as clients make them.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::client::Client;
@@ -16,7 +16,7 @@ pub(crate) struct Question {
     request: Value,
 }
 
-/// One of each kind.
+/// One query of each kind.
 pub(crate) fn questions() -> Vec<Question> {
     let profile = |more: Value| {
         let mut request = json!({"top": 20});
@@ -52,7 +52,7 @@ pub(crate) fn questions() -> Vec<Question> {
     all.map(|(method, request)| Question { method, request }).collect()
 }
 
-/// Asks a question; of a stream only the first answer is read.
+/// Makes a query. Only the first answer of a stream is read.
 pub(crate) async fn ask(client: &Client, question: &Question) -> Result<()> {
     let Question { method, request } = question;
     let request = request.clone();

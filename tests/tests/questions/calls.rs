@@ -38,7 +38,8 @@ pub(crate) enum Caller {
     Edge,
     /// The probe guardian.
     Guardian,
-    /// The thread that has frames named: it starts and ends the parser, and hands it files.
+    /// The thread that symbolizes frames: it starts and ends the parser, and hands files to the
+    /// parser.
     Names,
 }
 
@@ -54,9 +55,9 @@ pub(crate) struct Trace {
     before: u64,
 }
 
-/// What it has counted.
+/// The calls that bpftrace has counted.
 pub(crate) struct Calls {
-    /// Answers.
+    /// Number of answers.
     pub(crate) answers: u64,
     counts: BTreeMap<(Caller, Call), u64>,
     /// Descriptors of samplerd that are eventfds.
@@ -64,7 +65,7 @@ pub(crate) struct Calls {
 }
 
 impl Trace {
-    /// Starts bpftrace, and asks for the status until its return probe has seen an answer.
+    /// Starts bpftrace, and asks for the status until bpftrace's return probe has hit an answer.
     pub(crate) fn start(daemon: &Daemon) -> Result<Trace> {
         mount_tracefs()?;
         let mut command = Command::new("bpftrace");
@@ -79,7 +80,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Ends bpftrace. samplerd must still run: its descriptors are looked at.
+    /// Ends bpftrace. samplerd must still run, because its descriptors are read.
     pub(crate) fn finish(mut self) -> Result<Calls> {
         let eventfds = eventfds(self.daemon)?;
         self.child.signal(2)?;
@@ -96,7 +97,7 @@ impl Trace {
         }
     }
 
-    /// The next number that stands behind `beginning`.
+    /// The next number that follows `beginning`.
     fn number(&mut self, beginning: &str) -> Result<u64> {
         loop {
             let line = self.child.line()?;
@@ -108,20 +109,21 @@ impl Trace {
 }
 
 impl Calls {
-    /// How often somebody has made a call.
+    /// How often the caller has made this call.
     pub(crate) fn count(&self, caller: Caller, number: i64, what: i64) -> u64 {
         self.counts.get(&(caller, Call(number, what))).copied().unwrap_or(0)
     }
 
-    /// Fails if an answer has made a call that is not known to only read. Threads other than the worker may do more, but may not change probes,
-    /// maps or processes.
+    /// Fails if an answer has made a call that is not known to only read. Threads other than the
+    /// worker may do more. They may not change probes, maps or processes.
     pub(crate) fn check_answers_only_read(&self) -> Result<()> {
         for ((caller, call), count) in &self.counts {
             let is_allowed = match caller {
                 Caller::Answer => self.reads(*call),
                 Caller::Edge => !is_change(*call),
                 Caller::Names => {
-                    // It starts the parser, whose output goes to /dev/null, hands files to it, and ends it.
+                    // The thread starts the parser, whose output goes to /dev/null. The thread also
+                    // hands files to the parser, and ends it.
                     let is_output = *call == Call(libc::SYS_openat, libc::O_WRONLY.into());
                     let is_parser = [libc::SYS_sendmsg, libc::SYS_kill].contains(&call.0);
                     !is_change(*call) || is_output || is_parser

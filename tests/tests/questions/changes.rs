@@ -1,4 +1,4 @@
-//! Processes that change while questions are asked. samplerd acts on each change.
+//! Processes that change during queries. samplerd acts on each change.
 
 use super::asking::{SERVICE, SETTER};
 use anyhow::{Context, Result};
@@ -18,9 +18,9 @@ pub(crate) struct Machine {
     shell: Child,
     /// The shell's present C library.
     libc: Option<OwnLibc>,
-    /// Holds ever more blocks, so that the live set fills up.
+    /// This process holds ever more blocks, so that the live set fills up.
     leaking: Workload,
-    /// Samples by itself, at the interval that samplerd writes into it.
+    /// This process samples itself, at the interval that samplerd writes into it.
     preloaded: Workload,
     interval_bytes: u64,
 }

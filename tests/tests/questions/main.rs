@@ -1,6 +1,8 @@
-//! No question attaches, detaches, thins, presses a limit or writes to a process, whatever changes meanwhile.
+//! No query attaches, detaches, thins, lowers a limit or writes to a process, whatever changes
+//! meanwhile.
 //!
-//! An answer borrows the worker immutably, so the compiler checks the same. This test checks the system calls instead.
+//! An answer borrows the worker immutably, so the compiler checks the same property. This test
+//! checks the system calls instead.
 
 mod asking;
 mod calls;
@@ -35,8 +37,8 @@ fn connected(address: &str) -> Result<(tokio::runtime::Runtime, Client)> {
     Ok((runtime, client))
 }
 
-/// Asks `count` questions over gRPC, each kind in its turn, and sends a message to both channels every [`ROUND`]. Returns how many of them the
-/// worker answers.
+/// Asks `count` questions over gRPC, each kind in its turn. A message goes to both channels every
+/// [`ROUND`] questions. Returns how many questions the worker answers.
 fn ask_over_grpc(address: &str, count: usize, after_round: [Sender<()>; 2]) -> Result<u64> {
     let (runtime, client) = connected(address)?;
     let questions = questions();
@@ -86,7 +88,8 @@ fn calls_of(mut daemon: Daemon, mut machine: Machine, count: usize) -> Result<Ca
     Ok(calls)
 }
 
-/// What samplerd does between answers: its name, who does it, the call, and the field that identifies it.
+/// An action of samplerd between answers: its name, its caller, the call, and the field that
+/// identifies the call.
 type Action = (&'static str, Caller, i64, i64);
 
 const UPDATE: Action = ("change a map", Caller::Loop, libc::SYS_bpf, bpf::MAP_UPDATE_ELEM);
@@ -97,7 +100,8 @@ const REQUEST: Action = ("request links of the guardian", Caller::Loop, libc::SY
 const LINK: Action = ("attach", Caller::Guardian, libc::SYS_bpf, bpf::LINK_CREATE);
 const LET_GO: Action = ("detach", Caller::Loop, libc::SYS_shutdown, 0);
 
-/// Each of these was done between answers: had an answer done it, the test would have seen it.
+/// Checks that each action was done between answers. The test would therefore have detected the
+/// action in an answer.
 fn are_done_between(calls: &Calls, actions: &[Action]) -> Result<()> {
     for (name, caller, number, field) in actions {
         let count = calls.count(*caller, *number, *field);

@@ -1,7 +1,9 @@
-//! redis-server as distributed, under redis-benchmark: jemalloc as a library, called through a wrapper of the program's own.
+//! redis-server as distributed, under redis-benchmark: jemalloc as a library, called through a
+//! wrapper of the program's own.
 //!
-//! samplerd always comes after it. A preloaded library knows what was allocated since, and what of it is held
-//! (`workloads/held.c`); without it, redis' own books tell how much it can be.
+//! samplerd always starts after redis-server. A preloaded library counts what was allocated since,
+//! and what of it is held (`workloads/held.c`). Without the library, redis's own counters give a
+//! bound.
 
 mod server;
 
@@ -9,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Profile};
 use server::{Counts, Server};
 
-/// Every command of the benchmark that makes objects, and what redis names the function behind it.
+/// Every command of the benchmark that makes objects, and the function of redis that handles it.
 const COMMANDS: &str = "set,get,lpush,sadd,hset,zadd,mset";
 const HANDLERS: &[&str] = &[
     "setCommand",
@@ -20,7 +22,7 @@ const HANDLERS: &[&str] = &[
     "msetGenericCommand",
 ];
 
-/// Nothing missed, nothing counted twice.
+/// Checks that no allocation is missed or counted twice.
 fn judge_exact(profile: &Profile, truth: &Counts) -> Result<()> {
     let exact = (profile.exact_objects, profile.exact_space);
     ensure!(
@@ -31,7 +33,8 @@ fn judge_exact(profile: &Profile, truth: &Counts) -> Result<()> {
     Ok(())
 }
 
-/// Of every hundred samples 99 reach the program's first instruction, and the ways to it have names.
+/// Checks that 99 of a hundred samples reach the program's first instruction, and that their frames
+/// have names.
 fn judge_stacks(profile: &Profile, enough: u64) -> Result<()> {
     let samples = |function: &str| profile.row(function).alloc_objects.samples;
     let (whole, all) = (samples("_start"), profile.samples);
@@ -51,7 +54,8 @@ fn judge_stacks(profile: &Profile, enough: u64) -> Result<()> {
     Ok(())
 }
 
-/// Attached while it runs, every allocation sampled: what is held is right to the byte, too.
+/// samplerd attaches while redis-server runs, and samples every allocation. Held bytes are right to
+/// the byte, too.
 #[test]
 fn redis_that_runs_already() -> Result<()> {
     let server = Server::start_counted()?;
@@ -76,7 +80,8 @@ fn redis_that_runs_already() -> Result<()> {
     daemon.stop()
 }
 
-/// With everything else of the machine: estimates at a confidence at which the four together are wrong less than once in a million runs.
+/// All processes of the machine are profiled. At this confidence the four estimates together are
+/// wrong less than once in a million runs.
 #[test]
 fn redis_among_all() -> Result<()> {
     let server = Server::start_counted()?;
@@ -104,7 +109,8 @@ fn redis_among_all() -> Result<()> {
     daemon.stop()
 }
 
-/// Nothing preloaded. redis sums up what its blocks can hold, which is at least what it asked for, and not twice as much.
+/// Nothing is preloaded. redis sums up the sizes of its blocks, which are at least the requested
+/// bytes, and less than twice as many.
 #[test]
 fn redis_as_it_is() -> Result<()> {
     let server = Server::start()?;

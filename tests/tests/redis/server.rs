@@ -1,4 +1,5 @@
-//! A redis-server of the test's own: on a free port of the loopback, in a directory of its own, nothing kept on disk.
+//! A redis-server of the test's own: on a free port of the loopback, in a directory of its own,
+//! nothing kept on disk.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
@@ -10,10 +11,10 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// `struct counts` of `workloads/held.c` in words, with its `on` first.
+/// Number of words of `struct counts` of `workloads/held.c`, of which `on` is the first.
 const WORDS: usize = 6;
 
-/// What was allocated since counting began.
+/// Allocations since counting began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) allocations: u64,
@@ -31,12 +32,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// As distributed.
+    /// Starts the server as distributed.
     pub(crate) fn start() -> Result<Server> {
         Server::start_with(|_, _| Ok(()))
     }
 
-    /// Under the counting library.
+    /// Starts the server under the counting library.
     pub(crate) fn start_counted() -> Result<Server> {
         let library = build::compile("held.c", &["-shared", "-fPIC"])?;
         Server::start_with(|command, counts| {
@@ -77,7 +78,7 @@ impl Server {
         self.child.pid()
     }
 
-    /// `requests` of each of the commands, by 10 clients at once, on 10,000 keys.
+    /// Sends `requests` requests of each command, by 10 clients at once, on 10,000 keys.
     pub(crate) fn benchmark(&self, commands: &str, requests: u32) -> Result<()> {
         let [port, requests] = [u32::from(self.port), requests].map(|number| number.to_string());
         let mut command = Command::new("/usr/bin/redis-benchmark");
@@ -86,12 +87,13 @@ impl Server {
         finish(&mut command)?.success("redis-benchmark").map(|_| ())
     }
 
-    /// What redis counts as in use: what the blocks of its own can hold.
+    /// Memory in use by redis's own count: the sum of the sizes of its blocks.
     pub(crate) fn used_memory(&self) -> Result<u64> {
         self.info("memory", "used_memory:")
     }
 
-    /// Stops it (once a second it allocates, unasked); returns when all of it stands.
+    /// Stops the server, which otherwise allocates once a second. Returns when all of its threads
+    /// are stopped.
     pub(crate) fn stop(&self) -> Result<()> {
         self.child.signal(libc::SIGSTOP)?;
         wait::until("redis-server to stand still", || {
@@ -106,21 +108,22 @@ impl Server {
         })
     }
 
-    /// Lets it run again.
+    /// Lets the server run again.
     pub(crate) fn go_on(&self) -> Result<()> {
         self.child.signal(libc::SIGCONT)
     }
 
-    /// From here on the library counts.
+    /// Lets the library count from now on.
     pub(crate) fn begin_counting(&self) -> Result<()> {
         let file = fs::OpenOptions::new().write(true).open(self.directory.path().join("counts"));
         file?.write_all_at(&1u64.to_ne_bytes(), 0).context("begin to count")
     }
 
-    /// Waits until what the benchmark left behind is tidied up, then stops it: nothing is under way, and this is the truth.
+    /// Waits until the server has cleaned up after the benchmark, then stops the server. No call is
+    /// in progress, so the counts are the truth.
     pub(crate) fn settle(&self) -> Result<Counts> {
         wait::until("the clients to be gone", || {
-            // The one is who asks.
+            // The one remaining client is this one.
             Ok((self.info("clients", "connected_clients:")? == 1).then_some(()))
         })?;
         let mut last = None;
@@ -139,7 +142,7 @@ impl Server {
         Ok(Counts { allocations: word(1)?, bytes: word(2)?, held: word(3)?, held_bytes: word(4)? })
     }
 
-    /// A number out of a section of its `INFO`.
+    /// A number from a section of the server's `INFO`.
     fn info(&self, section: &str, name: &str) -> Result<u64> {
         let question = format!("INFO {section}");
         let mut lines = self.ask(&question)?.lines();
@@ -151,7 +154,7 @@ impl Server {
         anyhow::bail!("redis-server does not say {name} in {question}")
     }
 
-    /// Sends a command; its answer is to be read.
+    /// Sends a command, and returns a reader of the answer.
     fn ask(&self, question: &str) -> Result<BufReader<TcpStream>> {
         let mut stream = self.connect()?;
         stream.write_all(format!("{question}\r\n").as_bytes()).context("ask redis-server")?;
@@ -165,7 +168,7 @@ impl Server {
         Ok(stream)
     }
 
-    /// Ends it as its service does; it must end well.
+    /// Ends the server as its service does, and checks that it ends well.
     pub(crate) fn end(mut self) -> Result<()> {
         self.child.signal(libc::SIGTERM)?;
         let status = self.child.wait()?;
@@ -174,7 +177,7 @@ impl Server {
     }
 }
 
-/// One that nobody listens on now.
+/// A port that nobody listens on now.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
     Ok(listener.local_addr().context("find a free port")?.port())

@@ -1,5 +1,6 @@
-//! A burst of samples from a process that samples by itself: our own library never sends more than it is believed, and says of all that was
-//! allocated how much it was; of another provider's flood no interval has an upper end.
+//! A burst of samples from a process that samples itself. Our own library never sends more samples
+//! than samplerd accepts, and reports how much was allocated in all. After a flood of another
+//! provider no interval has an upper end.
 
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::child::finish;
@@ -8,25 +9,27 @@ use sampler_tests::{Daemon, Profile, Truth, Workload, build, preload, wait};
 use std::fs;
 use std::process::Command;
 
-/// Bytes of a burst: 20,000 samples at 64 KiB.
+/// Size of a burst, MB: 20,000 samples at 64 KiB.
 const MEGABYTES: &str = "1300";
-/// A right interval misses less than once in 10^8 times.
+/// At this confidence a right interval misses less than once in 10^8 times.
 const CONFIDENCE: [&str; 2] = ["--confidence", "0.99999999"];
-/// Upper ends of what is allocated are below so many times the truth: a burst is sampled more rarely towards its end.
+/// Largest ratio of the upper end of allocated bytes to the truth. Towards its end a burst is
+/// sampled at a larger interval.
 const MAX_HIGH_FACTOR: f64 = 8.0;
-/// As samplerd starts by itself.
+/// samplerd's default limit.
 const DEFAULT: [&str; 2] = ["--max-samples-per-second", "25000"];
-/// No limit but what the library keeps.
+/// No limit but the library's own.
 const UNLIMITED: [&str; 4] =
     ["--max-samples-per-second", "25000", "--max-samples-per-process", "unlimited"];
 /// No limit at all.
 const NONE: [&str; 2] = ["--max-samples-per-second", "unlimited"];
 
-/// Every function's truth lies in its interval, and no interval is so wide that it says nothing.
+/// Checks that each function's interval covers the truth, and that no interval is too wide to be
+/// useful.
 fn allocated(profile: &Profile, truth: &Truth) -> Result<()> {
     for function in &truth.functions {
         let mut stacks = profile.stacks_of(&function.name);
-        // Of 6 MB in a burst that is sampled as rarely as this there may be no sample.
+        // `held` allocates 6 MB, of which such a burst may have no sample.
         let Some(stack) = stacks.next() else {
             ensure!(function.name == "held", "no stack of {}", function.name);
             continue;
@@ -40,7 +43,7 @@ fn allocated(profile: &Profile, truth: &Truth) -> Result<()> {
     covers("all", &profile.totals.alloc_space, truth.total().alloc.bytes as f64)
 }
 
-/// The same of what is held, by one function.
+/// Checks the intervals of held bytes. One function holds them all.
 fn held(profile: &Profile, truth: &Truth) -> Result<()> {
     let truth = truth.total().live.bytes as f64;
     let of = &profile.totals.inuse_space;
@@ -56,7 +59,7 @@ fn covers(what: &str, of: &Quantity, truth: f64) -> Result<()> {
     Ok(())
 }
 
-/// A burst of a process that was attached to before; what is held of it.
+/// Runs a burst in a process that samplerd has attached to before. Returns the held bytes.
 fn attached(interval: u64, pause: &str, limits: &[&str]) -> Result<Quantity> {
     burst(preload::workload("burst.c", &[MEGABYTES, pause], interval)?, interval, limits)
 }
@@ -106,7 +109,7 @@ fn without_a_limit() -> Result<()> {
     Ok(())
 }
 
-/// Whose loader has no list for debuggers where others have it.
+/// musl's loader has no list for debuggers where others have it.
 #[test]
 fn in_a_program_of_musl() -> Result<()> {
     let mut command = Command::new(build::compile("burst.c", &[build::MUSL])?);
@@ -114,7 +117,7 @@ fn in_a_program_of_musl() -> Result<()> {
     burst(Workload::spawn("burst.c", &mut command)?, 4 << 10, &DEFAULT).map(drop)
 }
 
-/// From the program's first instruction on: nobody has looked at it yet when it begins.
+/// The burst begins with the program's first instruction, before samplerd has found the process.
 #[test]
 fn from_the_first_second_of_a_program() -> Result<()> {
     for interval in ["64KiB", "4KiB"] {
@@ -126,7 +129,7 @@ fn from_the_first_second_of_a_program() -> Result<()> {
     Ok(())
 }
 
-/// `sampler run --preload`: what the program said, and its profile.
+/// Runs `sampler run --preload`. Returns the program's truth, and its profile.
 fn run(interval: &str, arguments: &[&str]) -> Result<(Truth, Profile)> {
     build::require_root()?;
     let directory = tempfile::tempdir()?;
@@ -144,7 +147,7 @@ fn run(interval: &str, arguments: &[&str]) -> Result<(Truth, Profile)> {
     Ok((truth, Profile::parse(&contents)?))
 }
 
-/// Four processes at once, each of which keeps a limit of its own.
+/// Four processes at once, each with a limit of its own.
 #[test]
 fn of_several_processes_at_once() -> Result<()> {
     let start = || preload::workload("burst.c", &[MEGABYTES, "0"], 4 << 10);
@@ -164,7 +167,8 @@ fn of_several_processes_at_once() -> Result<()> {
     daemon.stop()
 }
 
-/// Another provider is believed 10,000 samples a second: how much was allocated beyond nobody knows, also after its end.
+/// samplerd accepts 10,000 samples a second from another provider. The amount beyond is unknown,
+/// also after the provider's end.
 #[test]
 fn a_flood_of_another_provider_has_no_upper_end() -> Result<()> {
     let library = build::compile("otelarena.c", &["-shared", "-fPIC"])?;

@@ -8,10 +8,11 @@ use sampler_tests::{Daemon, Workload, build};
 use std::path::Path;
 use std::process::Command;
 
-/// How linkers lay out programs: code in a segment of its own, at fixed addresses, in one segment with the headers, without a loader.
+/// Layouts that linkers make: code in a segment of its own, at fixed addresses, in one segment with
+/// the headers, without a loader.
 const LAYOUTS: [&[&str]; 4] = [&[], &["-no-pie"], &["-Wl,-z,noseparate-code"], &["-static"]];
 
-/// All that is served.
+/// All services of samplerd.
 const SERVICES: [&str; 4] = [
     "sampler.v1.Sampler",
     "grpc.health.v1.Health",
@@ -19,10 +20,11 @@ const SERVICES: [&str; 4] = [
     "grpc.reflection.v1alpha.ServerReflection",
 ];
 
-/// Blocks of 64 bytes that the workload keeps.
+/// Number of blocks of 64 bytes that the workload keeps.
 const KEPT: &str = "1000";
 
-/// A file of this program's heap for other tools, and the program.
+/// Writes this program's heap as a file for other tools. Returns the paths of the file and of the
+/// program.
 fn written(flags: &[&str], directory: &Path) -> Result<[String; 2]> {
     let program = build::compile("edges.c", flags)?;
     let mut workload = Workload::start_program(&program, &["keep", KEPT])?;
@@ -39,7 +41,7 @@ fn written(flags: &[&str], directory: &Path) -> Result<[String; 2]> {
     Ok([file, program])
 }
 
-/// A tool names the functions of the stack, and no other one of the program.
+/// Checks that a tool names the functions of the stack, and no other function of the program.
 fn names(tool: &str, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new(tool);
     let text = finish(command.args(arguments))?.success(tool)?.stdout;
@@ -66,14 +68,16 @@ fn tools_name_functions_by_where_code_is_mapped() -> Result<()> {
     Ok(())
 }
 
-/// gRPC's core names a Unix socket by its path with `%2F` for each slash, others by the path as it is.
+/// gRPC's core sends the path of a Unix socket as the authority, with `%2F` for each slash. Other
+/// clients send the plain path.
 #[test]
 fn clients_that_name_the_socket_by_its_path_are_answered() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     let path = daemon.socket().display().to_string();
     let escaped = path.trim_start_matches('/').replace('/', "%2F");
-    // A name that is written out, and those by its index in the static table, kept for later calls and not.
+    // The name of the header as text, and by its index in the static table, with and without
+    // indexing for later calls.
     for name in [&b"@\x0a:authority"[..], b"\x41", b"\x01", b"\x11"] {
         for authority in [&escaped, &path, "localhost", "127.0.0.1:50051"] {
             let mut client = RawGrpc::connect(&daemon.socket())?;
@@ -87,7 +91,7 @@ fn clients_that_name_the_socket_by_its_path_are_answered() -> Result<()> {
     daemon.stop()
 }
 
-/// A client that knows one version of reflection finds all that is served.
+/// A client that supports one version of reflection finds all services.
 #[tokio::test]
 async fn both_versions_of_reflection_are_served() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;

@@ -1,4 +1,5 @@
-//! Programs that are not profiled because probes could harm them: named from first to last, and nothing of them is counted.
+//! Programs that are not profiled because probes could harm them. They are listed throughout, and
+//! nothing of them is counted.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, Finished, finish};
@@ -7,10 +8,10 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
-/// Said wherever such a program is named.
+/// Reason that is given wherever such a program is listed.
 const REASON: &str = "a Go program may crash under return probes";
 
-/// One without a libc, and one that calls malloc.
+/// A program without a libc, and one that calls malloc.
 const PROGRAMS: [&str; 2] = ["pure.go", "mixed.go"];
 
 fn start(source: &str) -> Result<Child> {
@@ -20,7 +21,7 @@ fn start(source: &str) -> Result<Child> {
     Ok(child)
 }
 
-/// Lets it allocate.
+/// Lets the program allocate.
 fn allocate(child: &mut Child) -> Result<()> {
     child.send("")?;
     let line = child.line()?;
@@ -28,7 +29,7 @@ fn allocate(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// The process as `ps` shows it.
+/// The entry of the process in `ps`.
 fn shown(daemon: &Daemon, pid: u32) -> Result<Option<Value>> {
     let list = daemon.json("ps")?;
     let processes = list["processes"].as_array().context("no processes")?;
@@ -40,7 +41,7 @@ fn says(lines: &Value, words: &str) -> bool {
     lines.into_iter().any(|line| line.contains(words))
 }
 
-/// Until `ps` has it in this state, with the reason and without a number.
+/// Waits until `ps` has the process in this state, with the reason and without a number.
 fn is_named(daemon: &Daemon, pid: u32, state: &str) -> Result<()> {
     let found = wait::until(&format!("{pid} {state} in ps"), || {
         Ok(shown(daemon, pid)?.filter(|of| of["state"] == state))
@@ -68,7 +69,7 @@ fn among_all_processes() -> Result<()> {
     }
     let status = daemon.status()?;
     ensure!(says(&status["blind"], REASON), "{}", status["blind"]);
-    // A process that is profiled is looked at once more after its first second.
+    // samplerd reads a profiled process once more after its first second.
     wait::pass(Duration::from_millis(2500));
     for child in &mut children {
         is_named(&daemon, child.pid(), "running")?;
@@ -81,7 +82,7 @@ fn among_all_processes() -> Result<()> {
     daemon.stop()
 }
 
-/// A short one, which is gone before it can be looked at.
+/// A short program, which is gone before samplerd can read it.
 #[test]
 fn a_short_one_among_all() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all"])?;
@@ -104,7 +105,7 @@ fn run(arguments: &[&str]) -> Result<Finished> {
     finish(&mut command)
 }
 
-/// Words of a message, however its lines are broken.
+/// Words of a message, without its line breaks.
 fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -119,21 +120,22 @@ fn started_by_sampler_run() -> Result<()> {
             let said = flat(&finished.stderr);
             ensure!(finished.code() == 0 && said.contains(REASON), "{command:?}: {said}");
         }
-        // Nothing of it is counted, and so nothing can be all.
+        // Nothing of the program is counted, so the output must not say that all is.
         let said = flat(&run(&["--", &program, "short"])?.stderr);
         ensure!(!said.contains("all counted"), "{source}: {said}");
     }
     Ok(())
 }
 
-/// A child of a tree, which lives on.
+/// A child of a tree, which the tree outlives.
 #[test]
 fn a_child_of_a_tree() -> Result<()> {
     for source in PROGRAMS {
         let program = build::compile_go(source)?.display().to_string();
         let mut shell =
             Child::start("sh", Command::new("sh").args(["-c", "read go; \"$0\"; true", &program]))?;
-        // A sample of the forked shell, before it becomes the program, would be right; at this interval there is none.
+        // A sample of the forked shell, before it becomes the program, would be right. At this
+        // interval there is none.
         let daemon = Daemon::start(&[shell.pid()], &["--follow", "--interval", "1GiB"])?;
         shell.send("go")?;
         let line = shell.line()?;
@@ -151,7 +153,7 @@ fn a_child_of_a_tree() -> Result<()> {
     Ok(())
 }
 
-/// A shell that becomes one: what it called before is counted, and what comes after is not.
+/// A profiled shell becomes such a program. Calls before are counted, and calls after are not.
 #[test]
 fn a_profiled_process_that_becomes_one() -> Result<()> {
     let program = build::compile_go(PROGRAMS[1])?.display().to_string();

@@ -1,4 +1,4 @@
-//! What is held, compared at two times: two windows do not show growth, and that is said.
+//! Held bytes at two times. Two windows do not show growth, and the output says so.
 
 use anyhow::{Result, ensure};
 use sampler_tests::client::Client;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Nothing but one line with the verb that knows.
+/// Checks that the message is one line, which names the verb that shows growth.
 fn names_leaks(error: &str) -> Result<()> {
     ensure!(error.contains("sampler leaks --over") && error.lines().count() == 1, "{error}");
     Ok(())
@@ -39,11 +39,11 @@ fn held_of_two_windows_is_no_growth() -> Result<()> {
         ensure!(refused.code() == 1 && refused.stdout.is_empty(), "{}", refused.stderr);
         names_leaks(&refused.stderr)?;
     }
-    // The head of such a profile says what it has.
+    // The head of such a profile says what its held numbers are.
     let text = daemon.sampler(&["profile", "--kind", "live", "--last", "2s"])?.success("text")?;
     let text = String::from_utf8(text.stdout)?.replace("\n          ", " ");
     ensure!(text.contains("held numbers are of the window's own allocations"), "{text}");
-    // A saved one is as little growth as one that is asked for.
+    // A saved window shows as little growth as a queried one.
     save(windowed, &["--last", "1s"])?;
     for pair in [[early, windowed], [windowed, early], [windowed, "1s"]] {
         names_leaks(&daemon.sampler(&["diff", pair[0], pair[1]])?.stderr)?;
@@ -60,7 +60,7 @@ fn held_of_two_windows_is_no_growth() -> Result<()> {
     })?;
     ensure!(error.as_ref().is_some_and(|of| of.contains("sampler leaks --over")), "{error:?}");
 
-    // Two times since attach are what they were: all that was kept in between.
+    // Two times since the attach show growth: all that was kept in between.
     workload.child().send("enough")?;
     let kept = workload.truth()?.function("kept")?.live.bytes as f64;
     wait::until("all of it", || {

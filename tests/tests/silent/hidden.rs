@@ -1,4 +1,4 @@
-//! Allocators inside libraries and programs, by symbols that are local or have a prefix, or by none.
+//! Allocators inside libraries and programs whose symbols are local, have a prefix, or are missing.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Profile, Truth, Workload, build};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Every allocation is sampled, and finds room in the ring however slow the daemon is.
+/// Every allocation is sampled, and has room in the ring however slow the daemon is.
 const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
 
-/// jemalloc to link into libraries.
+/// The static library of jemalloc, to link into libraries.
 const JEMALLOC: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc_pic.a";
 
-/// Its functions.
+/// jemalloc's functions.
 const FUNCTIONS: &[&str] = &[
     "malloc",
     "calloc",
@@ -36,15 +36,15 @@ const FUNCTIONS: &[&str] = &[
     "malloc_usable_size",
 ];
 
-/// Where the workload and its allocator are, and what their symbols are like.
+/// Location of the workload's allocator, and kind of its symbols.
 struct Case {
-    /// Before every name.
+    /// Prefix of every name.
     prefix: &'static str,
-    /// In a library of their own, or in the program.
+    /// Whether the allocator is in a library of its own, or in the program.
     in_library: bool,
-    /// Only in the symbol table that `strip` removes.
+    /// Whether the symbols are only in the symbol table that `strip` removes.
     is_local: bool,
-    /// Without that table.
+    /// Whether that table is removed.
     is_stripped: bool,
 }
 
@@ -59,7 +59,7 @@ fn run(program: &str, arguments: &[&str], directory: &Path) -> Result<()> {
 }
 
 impl Case {
-    /// Links `family.c` with an allocator whose symbols are as this case says.
+    /// Links `family.c` with an allocator whose symbols are those of the case.
     fn program(&self) -> Result<(TempDir, PathBuf)> {
         ensure!(Path::new(JEMALLOC).exists(), "{JEMALLOC} is missing (see xtask/src/packages.rs)");
         let directory = tempfile::tempdir()?;
@@ -111,7 +111,8 @@ impl Case {
         Ok((directory, program))
     }
 
-    /// The profiles of what is allocated and held, and the truth of it; what the daemon says that it does not see.
+    /// Profiles the program. Returns the profile, the truth, and the daemon's list of what is not
+    /// profiled.
     fn profile(&self, arguments: &[&str]) -> Result<(Profile, Truth, String)> {
         let (_directory, program) = self.program()?;
         let mut workload = Workload::start_program(&program, &[])?;
@@ -176,7 +177,7 @@ fn an_allocator_without_symbols_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Where the profile's head and `status` say how much memory no held block explains.
+/// Which of the profiles' notes and `status` report memory that no held block explains.
 fn unexplained(how: &str) -> Result<[bool; 3]> {
     let mut workload = Workload::start("unseen.c", &[how])?;
     let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
@@ -204,7 +205,7 @@ fn memory_that_no_block_explains_is_a_number() -> Result<()> {
     Ok(())
 }
 
-/// What comes from a cache in its callers is not seen: what is counted is not all.
+/// Blocks from a cache inside the callers are not seen. The profile must not claim to be complete.
 #[test]
 fn a_part_is_not_said_to_be_all() -> Result<()> {
     let library = build::compile("fastpath.c", &["-shared", "-fPIC"])?;

@@ -1,4 +1,4 @@
-//! No silent wrong number: a profile holds the truth, or says what it does not know.
+//! No silent wrong number: a profile has the truth, or says what is unknown.
 
 mod burst;
 mod consumers;

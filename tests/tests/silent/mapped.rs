@@ -1,10 +1,11 @@
-//! Memory that a program maps by itself, where malloc maps as well, at rates at which stacks are not copied.
+//! Memory that a program maps itself, next to malloc's own mappings, at rates at which stacks are
+//! not copied.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::kill;
 use sampler_tests::{Daemon, Profile, Truth, Workload};
 
-/// The profile of what a workload has mapped, the truth, and the sums in `ps`.
+/// The profile of a workload's mappings, the truth, and the sums in `ps`.
 fn mapped(source: &str, arguments: &[&str]) -> Result<(Profile, Truth, serde_json::Value)> {
     let mut workload = Workload::start(source, arguments)?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
@@ -20,7 +21,7 @@ fn mapped(source: &str, arguments: &[&str]) -> Result<(Profile, Truth, serde_jso
     Ok((profile, truth, ps))
 }
 
-/// Allocated and held, in all, lie within their intervals.
+/// Checks that the intervals of the totals cover the allocated and held bytes and objects.
 fn holds(profile: &Profile, truth: &Truth) -> Result<()> {
     let (of, total) = (profile.totals, truth.total());
     for (of, truth) in [
@@ -35,7 +36,7 @@ fn holds(profile: &Profile, truth: &Truth) -> Result<()> {
     Ok(())
 }
 
-/// Whose the calls are is known without stacks.
+/// Checks that the owner of each call is known without stacks.
 fn exact(how: &str) -> Result<()> {
     let (profile, truth, ps) = mapped("mapper.c", &[how, "6000"])?;
     holds(&profile, &truth)?;
@@ -64,7 +65,7 @@ fn nor_are_blocks_of_threads() -> Result<()> {
     exact("threads")
 }
 
-/// An allocator in the program and the program itself map by one function.
+/// The program and an allocator inside it map memory through the same function.
 #[test]
 fn what_may_be_either_is_in_the_upper_end() -> Result<()> {
     let (profile, truth, ps) = mapped("either.c", &["3000"])?;
@@ -74,13 +75,14 @@ fn what_may_be_either_is_in_the_upper_end() -> Result<()> {
     ensure!(ps["by_unknown"]["calls"].as_u64() > Some(0), "{ps}");
     let notes = profile.json["notes"].to_string();
     ensure!(notes.contains("may be an allocator's"), "{notes}");
-    // Each stack by itself: what is under no name is from nothing on.
+    // Each stack by itself: the lower end of stacks without a name is below the upper end.
     let lost = profile.stacks_of("[lost stacks]").next().context("no lost stacks")?;
     ensure!(lost.quantities.alloc_space.low < lost.quantities.alloc_space.high, "{lost:?}");
     Ok(())
 }
 
-/// The daemon is stopped, and the ring takes a part of the calls only: what is lost may be as much as nobody knows, and an end of what is held.
+/// The daemon is stopped, and the ring takes only a part of the calls. The lost bytes are unknown,
+/// and a lost call may be the end of a held mapping.
 #[test]
 fn lost_calls_leave_no_upper_end() -> Result<()> {
     let mut workload = Workload::start("mapped.c", &["flood", "20000"])?;

@@ -12,10 +12,10 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Every allocation is sampled, and has room in the ring however late the daemon reads it.
+/// Every allocation is sampled, and has room in the ring however late the daemon reads.
 const ALL: &[&str] = &["--interval", "1", "--ring", "64MiB"];
 
-/// A workload in a namespace, and its number there.
+/// A workload in a namespace, and its pid there.
 fn inside(namespace: &PidNamespace, source: &str, case: &[&str]) -> Result<(Workload, u32)> {
     let program = build::compile(source, &[])?;
     let workload = Workload::spawn(source, namespace.command(program).args(case))?;
@@ -23,7 +23,8 @@ fn inside(namespace: &PidNamespace, source: &str, case: &[&str]) -> Result<(Work
     Ok((workload, pid))
 }
 
-/// Objects and bytes of each process that `ps` lists, by its number in samplerd's namespace; none of them has ended.
+/// Objects and bytes of each process that `ps` lists, by its pid in samplerd's namespace. Checks
+/// that none has ended.
 fn listed(daemon: &Daemon) -> Result<BTreeMap<u64, (u64, u64)>> {
     let listed = daemon.json("ps")?;
     let processes = listed["processes"].as_array().context("no processes")?;
@@ -36,7 +37,7 @@ fn listed(daemon: &Daemon) -> Result<BTreeMap<u64, (u64, u64)>> {
     each.collect()
 }
 
-/// Processes that are given have their truth, whatever links they have.
+/// Checks that given processes have their truth, whatever links they have.
 fn given(processes: usize, arguments: &[&str]) -> Result<()> {
     let namespace = PidNamespace::start()?;
     let workloads: Vec<(Workload, u32)> = (0..processes)
@@ -75,7 +76,7 @@ fn processes_that_share_links() -> Result<()> {
     given(5, &["--probe-engine", "perf"])
 }
 
-/// Those of the namespace, whether they were there before or come later, and nobody else who maps the same files.
+/// All processes of the namespace, present or later, and no other process that maps the same files.
 #[test]
 fn every_process_of_the_namespace() -> Result<()> {
     let namespace = PidNamespace::start()?;
@@ -106,7 +107,7 @@ fn every_process_of_the_namespace() -> Result<()> {
     daemon.stop()
 }
 
-/// Children of a process, from their first allocation; their numbers are those that they know themselves by.
+/// Children of a process, from their first allocation. Their pids are those of their own namespace.
 #[test]
 fn a_tree_is_followed() -> Result<()> {
     let namespace = PidNamespace::start()?;
@@ -130,7 +131,7 @@ fn a_tree_is_followed() -> Result<()> {
 
 #[test]
 fn a_program_that_is_run() -> Result<()> {
-    // All records have room in the ring: a samplerd that gets no CPU raises no interval.
+    // The ring has room for all records: a samplerd that gets no CPU does not raise the interval.
     const BLOCKS: &str = "500";
     let namespace = PidNamespace::start()?;
     let program = build::compile("tree.c", &[])?;
@@ -149,10 +150,11 @@ fn a_program_that_is_run() -> Result<()> {
         let bytes = said.split_whitespace().nth(2).context("three numbers")?.parse::<f64>()?;
         let profile = Profile::parse(&fs::read(&file)?)?;
         let seen = profile.totals.alloc_space;
-        // Its start-up allocates as well. The library samples a burst more rarely than it was asked to, so that its total is an estimate.
+        // The program's start-up allocates as well. The library samples a burst at a larger
+        // interval than requested, so its total is an estimate.
         let is_right = seen.low <= 1.2 * bytes + 100_000.0 && bytes <= seen.high;
         ensure!(is_right, "{preload:?}: {seen:?} of {bytes}: {}", finished.stderr);
-        // Where every byte is sampled by probes the total is exact.
+        // Probes that sample every byte make the total exact.
         let is_exact = seen.low == seen.high;
         ensure!((is_exact || !preload.is_empty()) && seen.low > 0.0, "{preload:?}: {seen:?}");
     }
@@ -184,7 +186,7 @@ fn a_namespace_below() -> Result<()> {
     let program = build::compile("edges.c", &[])?;
     let mut command = namespace.command("unshare");
     command.args(["--pid", "--fork", "--kill-child"]).arg(program).arg("realloc");
-    // It has the libc mapped, so that this is probed before the other one starts.
+    // This process maps the libc, which is therefore probed before the other process starts.
     let (_early, _) = inside(&namespace, "edges.c", &["realloc"])?;
     let daemon = Daemon::start_inside(&namespace, &[], &[&["--all"], ALL].concat())?;
     let mut workload = Workload::spawn("edges.c", &mut command)?;
@@ -196,7 +198,7 @@ fn a_namespace_below() -> Result<()> {
     daemon.stop()
 }
 
-/// In the `/proc` of another namespace a number is another process.
+/// A pid means another process in the `/proc` of another namespace.
 #[test]
 fn another_namespaces_proc_is_refused() -> Result<()> {
     build::require_root()?;
@@ -213,7 +215,7 @@ fn another_namespaces_proc_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// A FUSE mount of a user, as sshfs and AppImages make them: nobody but this user may open its files.
+/// A FUSE mount of a user, as sshfs and AppImages make them. Only this user may open its files.
 struct UserMount {
     directory: tempfile::TempDir,
 }
@@ -221,7 +223,7 @@ struct UserMount {
 impl UserMount {
     const USER: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
-    /// With this program in it.
+    /// Mounts a directory with this program.
     fn of(program: &Path) -> Result<UserMount> {
         let directory = tempfile::tempdir()?;
         for name in ["source", "mount"] {
@@ -231,7 +233,7 @@ impl UserMount {
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
         fs::copy(program, directory.path().join("source/program"))?;
         let mount = UserMount { directory };
-        // As udev leaves it.
+        // udev sets this mode.
         fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666)).context("/dev/fuse")?;
         let mut command = Command::new("setpriv");
         command.args(UserMount::USER).args(["bindfs", "--no-allow-other"]);
@@ -244,7 +246,7 @@ impl UserMount {
         self.directory.path().join(name)
     }
 
-    /// The program as its user runs it.
+    /// Starts the program as the mount's user.
     fn workload(&self, arguments: &[&str]) -> Result<Workload> {
         let mut command = Command::new("setpriv");
         command.args(UserMount::USER).arg(self.path("mount/program")).args(arguments);
@@ -254,12 +256,13 @@ impl UserMount {
 
 impl Drop for UserMount {
     fn drop(&mut self) {
-        // It may have failed to be mounted.
+        // The mount may have failed.
         let _ = Command::new("umount").arg("--lazy").arg(self.path("mount")).status();
     }
 }
 
-/// Its libc is elsewhere: what it allocates is counted, and the executable is named as what is not seen.
+/// The program's libc is outside the mount. Its allocations are counted, and the executable is
+/// reported as not readable.
 #[test]
 fn an_executable_that_only_its_user_can_open() -> Result<()> {
     let mount = UserMount::of(&build::compile("edges.c", &[])?)?;
@@ -280,7 +283,7 @@ fn an_executable_that_only_its_user_can_open() -> Result<()> {
     Ok(())
 }
 
-/// Its allocator is in the executable: there is nothing else to probe.
+/// The allocator is in the executable. There is nothing else to probe.
 #[test]
 fn a_static_executable_that_only_its_user_can_open() -> Result<()> {
     let mount = UserMount::of(&build::compile("edges.c", &["-static"])?)?;
@@ -292,7 +295,7 @@ fn a_static_executable_that_only_its_user_can_open() -> Result<()> {
     is_named(&mount, &refused.stderr)
 }
 
-/// A line names the file, the mount and what helps.
+/// Checks that a line names the file, the mount and a remedy.
 fn is_named(mount: &UserMount, said: &str) -> Result<()> {
     let file = mount.path("mount/program").display().to_string();
     let point = format!("mount {}:", mount.path("mount").display());

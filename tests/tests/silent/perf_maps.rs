@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 use sampler_tests::{Daemon, Workload, wait};
 use std::time::Duration;
 
-/// A map that is written anew as a whole names what comes after; what came before keeps its name, though its samples may not have been
-/// read by then.
+/// A map that is rewritten as a whole names later samples. Earlier samples keep their names, even
+/// if they were not read before the rewrite.
 #[test]
 fn a_rewritten_map_names_each_sample_by_its_time() -> Result<()> {
     for asks_between in [false, true] {
@@ -18,7 +18,7 @@ fn a_rewritten_map_names_each_sample_by_its_time() -> Result<()> {
             let sum = profile.row("before").alloc_space.sum;
             ensure!(sum == 300_000.0, "{sum}\n{}", profile.folded());
         }
-        // The clock of files is coarse.
+        // File times have a coarse clock.
         wait::pass(Duration::from_millis(20));
         workload.go()?;
         let truth = workload.truth()?;

@@ -1,14 +1,14 @@
-//! Stacks without a search table, and stacks that are cut short.
+//! Stacks of code without unwind tables, and stacks that are cut short.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::kill;
 use sampler_tests::{Daemon, Profile, Workload, build, usage};
 
-/// Every allocation is a sample.
-/// The workload moves code of its own, which is not probed: samplerd would leave a static build alone.
+/// Every allocation is a sample. The workload moves code of its own, which is not probed: samplerd
+/// would not profile a static build otherwise.
 const ALL: &[&str] = &["--interval", "1", "--ring", "64MiB", "--probe-executables", "all"];
 
-/// What stands at the root of a stack that was cut, and of one that frames may be missing from.
+/// Notes at the root of a stack that was cut, and of a stack that may miss frames.
 const CUT: &str = "[no unwind information]";
 const GUESSED: &str = "[frames may be missing]";
 
@@ -20,7 +20,7 @@ struct Case {
 }
 
 impl Case {
-    /// Checks that each function has its bytes.
+    /// Runs the case, and checks that each function has its bytes.
     fn run(flags: &[&str], arguments: &[&str]) -> Result<Case> {
         let program = build::compile("stacks.c", flags)?;
         let mut workload = Workload::start_program(&program, arguments)?;
@@ -42,7 +42,7 @@ impl Case {
         Ok(stack.with_context(|| self.profile.folded())?.frames.clone())
     }
 
-    /// Every stack ended in this way, and no other.
+    /// Checks that every stack ended with this outcome.
     fn all_ended(&self, outcome: &str) -> Result<()> {
         let [ended, sampled] = [outcome, "sampled"].map(|name| self.daemon.outcome(name));
         let (ended, sampled) = (ended?, sampled?);
@@ -77,7 +77,7 @@ fn stacks_are_whole_without_a_search_table() -> Result<()> {
     Ok(())
 }
 
-/// A register that happens to be 0 is no root.
+/// A register that happens to be 0 does not mark the root.
 #[test]
 fn a_stack_that_ends_at_a_zero_is_not_whole() -> Result<()> {
     let case = Case::run(&[], &["zero", "10"])?;
@@ -88,7 +88,8 @@ fn a_stack_that_ends_at_a_zero_is_not_whole() -> Result<()> {
     case.end()
 }
 
-/// Frame pointers lead through code without tables, or past some of its callers: nobody knows.
+/// Frame pointers lead through code without tables, or past some of its callers. Nothing proves
+/// such a stack whole.
 #[test]
 fn a_stack_by_frame_pointers_is_not_proven_whole() -> Result<()> {
     let mut workload = Workload::edge(&["jit"])?;
@@ -106,12 +107,12 @@ fn a_stack_by_frame_pointers_is_not_proven_whole() -> Result<()> {
     daemon.stop()
 }
 
-/// Code that was there for a moment only.
+/// Code that existed only for a moment.
 #[test]
 fn bytes_of_code_that_is_gone_are_said() -> Result<()> {
     let mut workload = Workload::start("generated.c", &["brief"])?;
     let daemon = Daemon::start(&[workload.pid()], ALL)?;
-    // It is not to look while the code is there.
+    // The stopped daemon cannot read the code while it exists.
     kill(daemon.pid(), libc::SIGSTOP)?;
     workload.go()?;
     let truth = workload.truth();
@@ -135,7 +136,7 @@ fn code_that_moved_to_anonymous_memory_keeps_its_name() -> Result<()> {
     case.end()
 }
 
-/// 30,000 mappings are not read again for each address that lies in none of them.
+/// An address outside all mappings does not make the daemon read 30,000 mappings again.
 #[test]
 fn many_mappings_and_wild_addresses_cost_little() -> Result<()> {
     let program = build::compile("stacks.c", &[])?;
@@ -146,7 +147,8 @@ fn many_mappings_and_wild_addresses_cost_little() -> Result<()> {
     let objects = workload.truth()?.total().alloc.objects;
     ensure!(daemon.outcome("unwind_failed")? == objects, "{}", daemon.status()?["outcomes"]);
     let used = usage::processor_seconds(daemon.pid())? - before;
-    // Reading them takes some 3 ms; it was done a hundred times a second.
+    // Reading the mappings takes some 3 ms. A daemon that reads them for each address does so a
+    // hundred times a second.
     let each = used / objects as f64;
     eprintln!("{:.3} ms a sample", each * 1e3);
     ensure!(each < 2e-4, "{used} s for {objects} samples");

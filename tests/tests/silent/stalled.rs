@@ -1,5 +1,5 @@
-//! A samplerd that got no CPU for a while: the interval rises a little, what came then has no weight that ruins everything, and the head of
-//! the profile says so.
+//! A samplerd that got no CPU for a while. The interval rises a little, samples of that time have
+//! no ruinous weight, and the head of the profile reports the pause.
 
 use anyhow::{Context, Result, ensure};
 use sampler_common::sampling::brake::MAX_FACTOR;
@@ -10,21 +10,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const INTERVAL: f64 = 8192.0;
 const SIZE: f64 = 4096.0;
-/// So that a right program fails less than once in a million runs.
+/// At this confidence a right program fails less than once in a million runs.
 const CONFIDENCE: &str = "0.9999999";
 /// Normal quantile of [`CONFIDENCE`].
 const QUANTILE: f64 = 5.33;
-/// By so much the clocks of samplerd and of the test may differ, and the time since samplerd looked last.
+/// Largest difference between the clocks of samplerd and of the test, plus the time since
+/// samplerd's last reading.
 const APART_NS: u64 = 300_000_000;
 
 fn now() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64)
 }
 
-/// Samplerd of a steady program stands still for `stop`, and works for 5 s again.
+/// Stops samplerd for `stop` while a steady program runs, then lets samplerd work for 5 s.
 fn stalled(stop: Duration, check: impl Fn(&Daemon, &Truth, [u64; 2]) -> Result<()>) -> Result<()> {
     let mut workload = Workload::start("stalled.c", &["4096", "20", "2000"])?;
-    // Whole stacks, so that the ring is filled soon.
+    // Whole stacks fill the ring soon.
     let arguments = ["--interval", "8192", "--no-stack-cache", "--max-samples-per-second", "25000"];
     let mut daemon = Daemon::start(&[workload.pid()], &arguments)?;
     workload.go()?;
@@ -34,7 +35,7 @@ fn stalled(stop: Duration, check: impl Fn(&Daemon, &Truth, [u64; 2]) -> Result<(
     wait::pass(stop);
     daemon.child().signal(18)?;
     let end = now()?;
-    // What comes after it is to be as before.
+    // Samples after the pause must be as before.
     wait::pass(Duration::from_secs(5));
     wait::until("the end of the raise", || {
         let status = daemon.status()?;
@@ -51,8 +52,8 @@ fn profile(daemon: &Daemon) -> Result<Profile> {
     daemon.profile("live", &["--confidence", CONFIDENCE])
 }
 
-/// The truth is inside, and the interval is at most three times as wide as that of a program that was never disturbed: variances of raised
-/// times are at most eight times as large.
+/// Checks that the interval covers the truth, and is at most three times as wide as without a
+/// pause. Variances of the raised times are at most eight times as large.
 fn held_is_useful(daemon: &Daemon, truth: &Truth) -> Result<()> {
     let total = truth.total();
     let of = profile(daemon)?.totals.inuse_space;
@@ -66,7 +67,8 @@ fn held_is_useful(daemon: &Daemon, truth: &Truth) -> Result<()> {
     Ok(())
 }
 
-/// What grows is named with the truth in its interval, or in that and what lost its stack.
+/// Checks that the growing function is named, and that its interval covers the truth, alone or
+/// together with lost stacks.
 fn the_leak_is_found(daemon: &Daemon) -> Result<()> {
     let finished = daemon.sampler(&["leaks", "--json", "--over", "1h"])?.success("leaks")?;
     let json: Value = serde_json::from_slice(&finished.stdout)?;
@@ -80,7 +82,7 @@ fn the_leak_is_found(daemon: &Daemon) -> Result<()> {
     Ok(())
 }
 
-/// How far, when and why.
+/// Checks the note with extent, time and reason.
 fn the_head_says_so(daemon: &Daemon, [begin, end]: [u64; 2]) -> Result<()> {
     let notes = profile(daemon)?.json["notes"].clone();
     let notes = notes.as_array().context("no notes")?;
@@ -105,7 +107,7 @@ fn a_stop_of_a_second_and_a_half_ruins_nothing() -> Result<()> {
         the_head_says_so(daemon, stop)?;
         held_is_useful(daemon, truth)?;
         the_leak_is_found(daemon)?;
-        // Totals stay whole: what was lost kept its size.
+        // Totals stay complete: lost samples kept their size.
         let exact = profile(daemon)?.exact_space;
         ensure!(exact == truth.total().alloc.bytes, "{exact}, {truth:?}");
         Ok(())

@@ -1,4 +1,4 @@
-//! `samplerd --follow`.
+//! `samplerd --follow` profiles a tree of processes.
 
 use crate::{Truth, add, sum};
 use anyhow::{Context, Result, ensure};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-/// Lets a workload `tree wait` make its tree.
+/// Lets the workload `tree wait` make its tree.
 fn make(workload: &mut Workload) -> Result<Truth> {
     let mut truth = Truth::new();
     workload.go()?;
@@ -73,7 +73,8 @@ fn a_child_may_allocate_when_its_first_thread_is_gone() -> Result<()> {
     daemon.stop()
 }
 
-/// Starts a tree of programs of three names, one of which is excluded; what the others must have, and what is seen.
+/// Starts a tree of programs of three names, one of which is excluded. Checks that the others have
+/// their allocations, and that the excluded ones have none.
 fn spared(root_excluded: bool) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let program = |name: &str| -> Result<String> {
@@ -99,7 +100,7 @@ fn spared(root_excluded: bool) -> Result<()> {
         add(&mut truth, &line)?;
         said.extend(truth.into_iter().map(|(pid, of)| (pid, of.0)));
         if said.last().is_some_and(|of| of.1 == 25) {
-            // What was sampled so far has been looked at when this is answered.
+            // The daemon answers after it has processed all samples so far.
             daemon.json("ps")?;
             tree.child().send("change")?;
         }
@@ -120,14 +121,14 @@ fn spared(root_excluded: bool) -> Result<()> {
     daemon.stop()
 }
 
-/// They are left alone, and what they start, or become, is not.
+/// Excluded processes are not probed. The processes that they start, or become, are.
 #[test]
 fn excluded_processes_of_a_tree() -> Result<()> {
     spared(false)?;
     spared(true)
 }
 
-/// Forks cannot be followed on a kernel that does not say where a task has its ids.
+/// The daemon cannot follow forks on a kernel whose types do not say where a task has its ids.
 #[test]
 fn a_kernel_without_types_is_refused() -> Result<()> {
     build::require_root()?;

@@ -1,5 +1,6 @@
-//! A tree of processes is followed from each one's first allocation: exact totals are the truth of every process, nobody
-//! outside is counted; and `sampler run` does so for a program of its own and leaves nothing behind.
+//! A tree of processes is followed from each one's first allocation. Exact totals are the truth of
+//! every process, and nobody outside is counted. `sampler run` does the same for a program that it
+//! starts, and leaves nothing behind.
 
 mod follow;
 mod run;
@@ -7,7 +8,7 @@ mod run;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 
-/// What each process says: objects and bytes, by pid.
+/// Objects and bytes that each process reports, by pid.
 pub(crate) type Truth = BTreeMap<u64, (u64, u64)>;
 
 /// Adds a line `PID OBJECTS BYTES`.

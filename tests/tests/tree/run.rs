@@ -1,4 +1,4 @@
-//! `sampler run`.
+//! `sampler run` starts a program and profiles its tree.
 
 use crate::{Truth, add, sum};
 use anyhow::{Context, Result, ensure};
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// `sampler run` as a command, with what comes behind it.
+/// `sampler run` as a command, with `arguments`.
 fn run(arguments: &[&str]) -> Result<Command> {
     build::require_root()?;
     let mut command = Command::new(build::program("sampler")?);
@@ -25,7 +25,7 @@ fn run(arguments: &[&str]) -> Result<Command> {
 fn children(parent: u32) -> Result<Vec<(u32, String)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("list /proc")?.flatten() {
-        // Gone while we look is as good as not there.
+        // A process that has exited meanwhile is skipped.
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
         let Some((name, rest)) = stat.rsplit_once(") ") else { continue };
         let Some((pid, name)) = name.split_once(" (") else { continue };
@@ -36,7 +36,7 @@ fn children(parent: u32) -> Result<Vec<(u32, String)>> {
     Ok(found)
 }
 
-/// The child of this name, once it is there.
+/// The child of this name, once the child exists.
 fn child_named(parent: u32, name: &str) -> Result<u32> {
     wait::until(&format!("{name} under {parent}"), || {
         Ok(children(parent)?.into_iter().find(|(_, of)| of == name).map(|(pid, _)| pid))
@@ -47,14 +47,14 @@ fn is_gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Whether there is a directory of the run with this pid. Others may be running as well.
+/// Whether the run with this pid has a directory. Other runs may exist as well.
 fn has_directory(run: u32) -> Result<bool> {
     let mut names = fs::read_dir("/run").context("list /run")?.flatten();
     let beginning = format!("sampler-run.{run}.");
     Ok(names.any(|entry| entry.file_name().to_string_lossy().starts_with(&beginning)))
 }
 
-/// Runs the workload built with `flags`; what it said, and the profile.
+/// Runs the workload built with `flags`. Returns its own counts, and the profile.
 fn tree(flags: &[&str], arguments: &[&str]) -> Result<(Truth, Profile)> {
     let program = build::compile("tree.c", flags)?.display().to_string();
     let directory = tempfile::tempdir()?;
@@ -76,7 +76,8 @@ fn a_program_is_counted_from_its_first_allocation() -> Result<()> {
     Ok(())
 }
 
-/// A static program has an allocator that nobody has mapped before it runs. Its start-up allocates as well, and always the same.
+/// No process has mapped a static program's allocator before the program runs. Its start-up
+/// allocates as well, and always the same.
 #[test]
 fn a_static_program_is_counted_from_its_first_allocation() -> Result<()> {
     let mut start_up = Vec::new();
@@ -90,7 +91,8 @@ fn a_static_program_is_counted_from_its_first_allocation() -> Result<()> {
     Ok(())
 }
 
-/// Of a static program without symbols nothing is seen: neither that it allocated nothing, nor that all of it was counted, is said.
+/// A static program without symbols cannot be profiled. The output claims neither that it allocated
+/// nothing, nor that all was counted.
 #[test]
 fn what_cannot_be_probed_is_not_said_to_be_nothing() -> Result<()> {
     let program = build::compile("tree.c", &["-static", "-s"])?.display().to_string();
@@ -103,13 +105,14 @@ fn what_cannot_be_probed_is_not_said_to_be_nothing() -> Result<()> {
     Ok(())
 }
 
-/// What it leaves behind is shown; a process of the tree that has exited counts.
+/// The output shows what the program holds at its end. A process of the tree that has exited
+/// counts.
 #[test]
 fn what_was_held_at_the_end_is_reported() -> Result<()> {
     let program = build::compile("tree.c", &[])?.display().to_string();
     let finished = finish(&mut run(&["--interval", "1", "--", &program, "leaf", "100"])?)?;
     let said = &finished.stderr;
-    // One of two of 100 blocks of 600 bytes.
+    // One of two sets of 100 blocks of 600 bytes.
     for words in ["Still held at the end", "29.3 KiB", "50 objects", "100 allocations"] {
         ensure!(said.contains(words), "nothing of {words:?}: {said}");
     }
@@ -196,7 +199,8 @@ fn what_cannot_run_is_refused_in_one_line() -> Result<()> {
     Ok(())
 }
 
-/// SIGTERM is passed on, Ctrl-C goes to the group of both; the profile is printed all the same, and nothing stays.
+/// SIGTERM is passed on, and Ctrl-C goes to the group of both. The profile is printed in both
+/// cases, and nothing stays.
 #[test]
 fn a_signalled_run_ends_with_its_program() -> Result<()> {
     signalled(15, |sampler| sampler.signal(15))?;
@@ -208,13 +212,13 @@ fn a_signalled_run_ends_with_its_program() -> Result<()> {
 
 fn signalled(signal: i32, send: impl Fn(&Child) -> Result<()>) -> Result<()> {
     let plain = run(&["--", "sleep", "300"])?;
-    // What whoever started the test ignores, the program would ignore too.
+    // The program would ignore a signal that the test's parent ignores.
     let mut command = Command::new("env");
     command.arg("--default-signal").arg(plain.get_program()).args(plain.get_args());
     for (name, _) in plain.get_envs() {
         command.env_remove(name);
     }
-    // As a shell starts a job.
+    // A group of its own, as a shell starts a job.
     command.process_group(0);
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
@@ -232,7 +236,8 @@ fn signalled(signal: i32, send: impl Fn(&Child) -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Killed, it can do nothing any more: its samplerd ends by itself, and the program goes on.
+/// A killed `sampler run` can do nothing more. Its samplerd ends by itself, and the program goes
+/// on.
 #[test]
 fn a_killed_run_leaves_no_daemon() -> Result<()> {
     let mut sampler = Child::start("sampler run", &mut run(&["--", "sleep", "300"])?)?;

@@ -1,4 +1,4 @@
-//! Names from other people's binaries: shown as they are, and never taken for anything else.
+//! Names from other people's binaries: the page shows them as text, and never interprets them.
 
 use super::{Served, drawn};
 use anyhow::{Context, Result, ensure};
@@ -11,10 +11,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 
 const LONG: usize = 5000;
-/// Name of the program's file, no UTF-8.
+/// Name of the program's file, which is no UTF-8.
 const FILE: &[u8] = b"<i>&bad\xff";
 
-/// What the functions are called in the symbol table, and what is shown of it.
+/// Names of the functions in the symbol table, and the text that the page shows for each.
 fn names() -> [(Vec<u8>, String); 5] {
     let long = format!("std::map<{}>::f()", "std::pair<int,std::string>,".repeat(LONG / 27));
     [
@@ -24,7 +24,7 @@ fn names() -> [(Vec<u8>, String); 5] {
             "<img src=x onerror=window.hacked=1>".into(),
         ),
         (b"a;b\nc\xe2\x80\xaed&amp;\"'".to_vec(), "a;b c?d&amp;\"'".into()),
-        // No name for the symbolizer: the file and the offset stand for it.
+        // The symbolizer rejects this name. The file and the offset replace the name.
         (b"bad\xff\xfeutf".to_vec(), "<i>&bad\u{fffd}+0x".into()),
         (long.clone().into_bytes(), long),
     ]
@@ -41,7 +41,7 @@ fn hostile_names_are_text() -> Result<()> {
     let mut table = Vec::new();
     for (at, (name, _)) in (1..).zip(names()) {
         table.extend_from_slice(format!("hostile_{at} ").as_bytes());
-        // White space would end the name: put in afterwards.
+        // White space would end the name. The script inserts it afterwards.
         table.extend(
             name.iter().map(|byte| if byte.is_ascii_whitespace() { b'\x01' } else { *byte }),
         );
@@ -76,7 +76,7 @@ fn hostile_names_are_text() -> Result<()> {
         text.as_str().map(str::to_owned).context("no text")
     };
     ensure!(shown("#processes")?.contains("<b onload=x>"), "{}", shown("#processes")?);
-    // In the flame graph's details, from the root to the leaf.
+    // The details of the flame graph list the frames from the root to the leaf.
     page.run("document.querySelector('#flame').focus()")?;
     let mut walked = Vec::new();
     for _ in 0..16 {
@@ -92,7 +92,7 @@ fn hostile_names_are_text() -> Result<()> {
         ensure!(is_met, "{name:.80} is not among {walked:.99?}");
         ensure!(table.contains(&name), "{name:.80} is not in the table");
     }
-    // Searched for as it is written.
+    // The search takes the text literally.
     page.press("/")?;
     page.press("<IMG src=x")?;
     page.until("what is found", "return document.querySelector('#found').textContent.includes('1 function match “<IMG src=x”')")?;

@@ -1,4 +1,4 @@
-//! A profile of more than 100,000 stacks: in sight soon, and quick to the hand.
+//! A profile of more than 100,000 stacks: the page appears soon, and reacts quickly.
 
 use super::{Served, drawn, numbers};
 use anyhow::{Context, Result, ensure};
@@ -8,16 +8,17 @@ use serde_json::Value;
 use std::time::Duration;
 
 const STACKS: u64 = 100_000;
-/// Until the page is in sight; the time is printed. Other work on the machine counts as well, so that the quickest time of several
-/// is what the page takes.
+/// Longest time until the page is visible. The time is printed. Other work on the machine counts as
+/// well, so the quickest of several loads is the page's own time.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How often the page is loaded for that, and how often the pointer is moved.
+/// Number of loads of the page, and number of movements of the pointer.
 const LOADS: usize = 5;
 const MOVEMENTS: usize = 10;
-/// For a picture after a movement of the pointer, milliseconds.
+/// Longest time until a picture after a movement of the pointer, milliseconds.
 const MAX_FRAME_MS: f64 = 500.0;
 
-/// Moves the pointer over the graph, and zooms; the longest time until the next picture, milliseconds.
+/// Moves the pointer over the graph, and zooms. Returns the longest time until the next picture,
+/// milliseconds.
 const MOVE: &str = "
 const canvas = document.querySelector('#flame'), box = canvas.getBoundingClientRect();
 const next = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -58,12 +59,13 @@ fn many_stacks_are_drawn_at_once() -> Result<()> {
     served.daemon.stop()
 }
 
-/// Loads the page: after how many milliseconds it was in sight, if soon enough.
+/// Loads the page. Returns the milliseconds until it was visible, or an error text if they are too
+/// many.
 fn shown(page: &Browser, url: &str) -> Result<Result<f64, String>> {
-    // From elsewhere: an address that differs in its fragment alone loads nothing.
+    // The browser must come from another address: a change of the fragment alone loads nothing.
     page.open("about:blank")?;
     page.open(url)?;
-    // Everything may have been sent before the next picture is drawn.
+    // The whole page may be loaded before the next picture is drawn.
     let shown = page.until("the first picture", "return document.body.dataset.drawn")?;
     drawn(page)?;
     let shown: f64 = shown.as_str().context("no time")?.parse()?;
@@ -71,7 +73,7 @@ fn shown(page: &Browser, url: &str) -> Result<Result<f64, String>> {
     Ok(if is_soon { Ok(shown) } else { Err(format!("{shown} ms")) })
 }
 
-/// The longest time until a picture of [`MOVE`], if all of them were quick.
+/// The longest time until a picture of [`MOVE`], or an error text if that is too long.
 fn longest(page: &Browser) -> Result<Result<f64, String>> {
     let longest = page.run(MOVE)?.as_f64().context("no time")?;
     Ok(if longest < MAX_FRAME_MS { Ok(longest) } else { Err(format!("{longest:.0} ms")) })

@@ -1,4 +1,5 @@
-//! `samplerd --web`: the page says what the API says, shows any name as text, asks nobody else, and shows nothing without the token.
+//! `samplerd --web`: the page has the numbers of the API, shows any name as text, makes no request
+//! to others, and shows nothing without the token.
 
 mod hostile;
 mod large;
@@ -31,12 +32,12 @@ impl Served {
         Ok(Served { address, url: url.to_owned(), token: token.to_owned(), daemon })
     }
 
-    /// Asks with the token.
+    /// Sends a request with the token.
     fn get(&self, path: &str) -> Result<http::Answer> {
         self.send(path, &[("Authorization", &format!("Bearer {}", self.token))])
     }
 
-    /// Asks with these headers, and `Host`.
+    /// Sends a request with these headers, and `Host`.
     fn send(&self, path: &str, headers: &[(&str, &str)]) -> Result<http::Answer> {
         let lines = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
         let lines: String = lines.collect();
@@ -50,7 +51,7 @@ impl Served {
         Ok(serde_json::from_slice(&answer.body)?)
     }
 
-    /// The page, drawn.
+    /// The page, after it has been drawn.
     fn page(&self) -> Result<Browser> {
         let browser = Browser::start()?;
         browser.open(&self.url)?;
@@ -59,12 +60,12 @@ impl Served {
     }
 }
 
-/// Waits until everything that was chosen is in sight.
+/// Waits until the chosen view is visible.
 fn drawn(browser: &Browser) -> Result<()> {
     browser.until("the page", "return document.body.dataset.ready").map(drop)
 }
 
-/// Value and ends that an element shows, to the last bit.
+/// Value and ends that an element shows, in full precision.
 fn numbers(browser: &Browser, selector: &str) -> Result<[f64; 3]> {
     let selector = Value::from(selector);
     let script = format!(
@@ -79,7 +80,7 @@ fn numbers(browser: &Browser, selector: &str) -> Result<[f64; 3]> {
     Ok([value, low, high])
 }
 
-/// Whether numbers are the same but for the order in which they were added.
+/// Checks that numbers are equal, apart from the order of their addition.
 fn ensure_same(what: &str, shown: [f64; 3], expected: [f64; 3]) -> Result<()> {
     let close = |(a, b): (f64, f64)| (a - b).abs() <= 1e-9 * b.abs().max(1.0);
     let same = shown.into_iter().zip(expected).all(close);

@@ -9,7 +9,7 @@ use sampler_tests::browser::keys;
 use sampler_tests::profile::Quantity;
 use sampler_tests::{Profile, Workload, wait};
 
-/// Rare enough that intervals are wide.
+/// An interval so large that confidence intervals are wide.
 const INTERVAL: &str = "4096";
 
 fn stopped() -> Result<(Workload, Served)> {
@@ -24,7 +24,7 @@ fn of(quantity: &Quantity) -> [f64; 3] {
     [quantity.value, quantity.low, quantity.high]
 }
 
-/// Of all stacks with a function, by their summed rows.
+/// Value and ends of all stacks with a function, from their summed rows.
 fn of_function(profile: &Profile, function: &str) -> Result<[f64; 3]> {
     let profile = json::read(&profile.json.to_string())?;
     let mut row = Row::default();
@@ -56,13 +56,13 @@ fn its_numbers_are_those_of_the_api() -> Result<()> {
     ensure_same("allocated", numbers(&page, "#total")?, of(&allocated.totals.alloc_space))?;
     page.press("h")?;
     drawn(&page)?;
-    // The only process is all of them.
+    // Choosing the only process chooses all of them.
     page.run("document.querySelector('#processes li:nth-child(2) button').click()")?;
     drawn(&page)?;
     let chosen = "return document.querySelector('#processes [aria-pressed=true]').dataset.key";
     ensure!(page.run(chosen)? == format!("pid {}", workload.pid()), "{}", page.run(chosen)?);
     ensure_same("of the process", numbers(&page, "#total")?, of(&live.totals.inuse_space))?;
-    // The table: `leaf` calls malloc in every stack.
+    // First row of the table: `leaf` calls malloc in every stack.
     page.press("t")?;
     drawn(&page)?;
     let first = "return document.querySelector('#table tbody tr .name').textContent";
@@ -71,7 +71,7 @@ fn its_numbers_are_those_of_the_api() -> Result<()> {
         let cell = format!("#table tbody tr td:nth-child({column})");
         ensure_same("leaf", numbers(&page, &cell)?, of_function(&live, "leaf")?)?;
     }
-    // What is always in sight.
+    // Facts that are always visible.
     let facts = page.run("return document.querySelector('#facts').textContent")?;
     let facts = facts.as_str().context("no facts")?;
     for words in ["of CPU time in probes", "Losses", "none", "one sample per 4.00 KiB"] {
@@ -141,7 +141,7 @@ fn it_asks_nobody_else_and_complains_of_nothing() -> Result<()> {
     served.daemon.stop()
 }
 
-/// Two halves of a steady program, and the files.
+/// Two halves of a steady program, and the downloaded files.
 #[test]
 fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     let mut workload = Workload::edge(&["ticks"])?;
@@ -159,7 +159,7 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     })?;
     let [value, low, high] = numbers(&page, "#difference tbody tr")?;
     ensure!(low <= value && value <= high, "{value} is not within {low} … {high}");
-    // A window of one bar, by the keyboard.
+    // The keyboard selects a window of one bar.
     page.press("f")?;
     drawn(&page)?;
     page.press("w")?;
@@ -168,7 +168,7 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     let since = "return document.querySelector('#total').textContent";
     let text = page.run(since)?;
     ensure!(text.as_str().is_some_and(|text| text.contains("allocated from")), "{text}");
-    // The first of three was over a second ago: nothing comes into it any more.
+    // The first of three slots ended over a second ago: no sample is added to it any more.
     let history = wait::until("a history", || {
         let history = served.json("/api/history")?;
         let slots = history["slots"].as_array().context("no slots")?;
@@ -176,7 +176,7 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     })?;
     let slots = history["slots"].as_array().context("no slots")?;
     let side = |key: &str, at: usize| slots[at][key].as_u64().context("no time");
-    // A window of the chart is what a profile of that window says.
+    // A window of the chart equals a profile of that window.
     let (since, until) = (side("start_unix_ns", 0)?, side("end_unix_ns", 0)?);
     let graph = served.json(&format!("/api/graph?kind=alloc&since={since}&until={until}"))?;
     ensure!(
@@ -210,7 +210,8 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     served.daemon.stop()
 }
 
-/// With a budget frees are not probed: neither what is held nor a history is offered, and what is allocated comes first.
+/// With a budget frees are not probed. The page offers neither held bytes nor a history, and shows
+/// allocated bytes first.
 #[test]
 fn the_page_offers_supported_views_only() -> Result<()> {
     let workload = Workload::edge(&["stacks"])?;
@@ -226,7 +227,7 @@ fn the_page_offers_supported_views_only() -> Result<()> {
         shown.as_array().is_some_and(|of| of[..4] == expected.as_array().unwrap()[..]),
         "{shown}"
     );
-    // Nothing has run that a window could have seen.
+    // No window has seen the idle program.
     let processes = shown[4].as_str().context("no processes")?;
     ensure!(processes.contains("not known yet") && !processes.contains("held"), "{processes}");
     Ok(())

@@ -1,11 +1,11 @@
-//! Who learns nothing, in one line.
+//! Requests that get nothing but one line.
 
 use super::Served;
 use anyhow::{Result, ensure};
 use sampler_tests::daemon::samplerd;
 use sampler_tests::{Workload, http};
 
-/// Refused with this status, and a line with these words.
+/// Checks the status of a refusal, and that its line contains `words`.
 fn refused(answer: &http::Answer, status: u16, words: &str) -> Result<()> {
     let text = answer.text()?;
     ensure!(answer.status == status, "{} and not {status}: {text}", answer.status);
@@ -68,7 +68,7 @@ fn without_the_token_nothing_is_served() -> Result<()> {
     ] {
         refused(&served.get(path)?, status, words)?;
     }
-    // The page itself is the same for everybody.
+    // The page itself is the same for every client.
     let page = served.send("/", &[])?;
     let policy = page.header("content-security-policy").unwrap_or_default();
     ensure!(page.status == 200 && policy.contains("default-src 'none'"), "{policy}");
