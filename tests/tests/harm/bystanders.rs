@@ -1,4 +1,5 @@
-//! Processes that nobody asked to profile: no file is probed for their sake, and none of theirs is held open.
+//! Processes that are not to be profiled: samplerd probes no file only for them, and holds none of
+//! their files open.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
@@ -8,14 +9,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A workload that stands at its mark.
+/// A workload that waits at its mark.
 const PROGRAM: (&str, &[&str]) = ("tree.c", &["wait"]);
 
 fn program() -> Result<std::path::PathBuf> {
     build::compile(PROGRAM.0, &[])
 }
 
-/// A shell that becomes a program with a C library of its own when it is sent a line.
+/// A shell that executes a program with a C library of its own when it gets a line.
 fn shell(libc: &OwnLibc) -> Result<Child> {
     let mut command = Command::new("sh");
     command.args(["-c", "read line; exec \"$@\"", "sh"]).arg(libc.loader());
@@ -23,12 +24,13 @@ fn shell(libc: &OwnLibc) -> Result<Child> {
     Child::start("sh", &mut command)
 }
 
-/// A program with a C library of its own that stands at its mark.
+/// A program with a C library of its own that waits at its mark.
 fn workload(libc: &OwnLibc) -> Result<Workload> {
     Workload::spawn("own libc", libc.command(&program()?).args(PROGRAM.1))
 }
 
-/// Waits until the library of a process is probed. Events come in the order of their times: those of mappings made before have been looked at by then.
+/// Waits until the library of a process is probed. samplerd handles events in the order of their
+/// times. It has therefore handled all earlier mappings by then.
 fn until_probed(pid: u32, libc: &OwnLibc, daemon: &Daemon) -> Result<()> {
     let path = libc.path()?;
     let found = wait::until("probes", || Ok((breakpoints::changed(pid, &path)? > 0).then_some(())));
@@ -45,7 +47,8 @@ impl Mount<'_> {
         Ok(Mount(directory))
     }
 
-    /// Takes it away, which fails as long as a file of it is held. Whoever looks at processes has one of theirs open for a moment, and so has one that is still ending.
+    /// Unmounts the file system, which fails while one of its files is open. Programs that inspect
+    /// processes open a file for a moment, and a process that is ending still has one open.
     fn end(self) -> Result<()> {
         let mut last = String::new();
         let ended = wait::until("that no file of the mount is held", || {
@@ -59,12 +62,13 @@ impl Mount<'_> {
 
 impl Drop for Mount<'_> {
     fn drop(&mut self) {
-        // After `end` it is gone already.
+        // After `end` the file system is unmounted already.
         let _ = finish(Command::new("umount").args(["--lazy", "--quiet"]).arg(self.0));
     }
 }
 
-/// What only processes outside the tree map is neither probed nor held open; what a process of the tree maps later is.
+/// Files that only processes outside the tree map are neither probed nor held open. A file that a
+/// process of the tree maps later is.
 fn outside_of_a_tree(arguments: &[&str]) -> Result<()> {
     let (directory, own) = (tempfile::tempdir()?, OwnLibc::copy()?);
     let mount = Mount::make(directory.path())?;
@@ -96,21 +100,22 @@ fn a_file_that_only_others_map_is_left_alone() -> Result<()> {
 
 #[test]
 fn a_file_that_only_others_map_is_left_alone_in_windows() -> Result<()> {
-    // Its own links, which are there in windows only: nothing but the mount could fail.
+    // The process has its own links, which exist in windows only. Nothing but the unmounting could
+    // fail.
     let (directory, own) = (tempfile::tempdir()?, OwnLibc::copy()?);
     let mount = Mount::make(directory.path())?;
     let its = OwnLibc::copy_to(tempfile::tempdir_in(directory.path())?)?;
     let inside = workload(&own)?;
     let daemon = Daemon::start(&[inside.pid()], &["--follow", "--windows", "1%"])?;
     drop(workload(&its)?);
-    // What happened before is looked at before this is answered.
+    // samplerd answers after it has handled all events before.
     daemon.status()?;
     drop(its);
     mount.end()?;
     daemon.stop()
 }
 
-/// Where every process is profiled, files that only excluded ones map are not probed.
+/// With all processes profiled, files that only excluded ones map are not probed.
 #[test]
 fn a_file_that_only_excluded_processes_map_is_left_alone() -> Result<()> {
     let (own, its) = (OwnLibc::copy()?, OwnLibc::copy()?);
@@ -130,7 +135,7 @@ fn a_file_that_only_excluded_processes_map_is_left_alone() -> Result<()> {
         let changed = breakpoints::changed(excluded.pid(), &its.path()?)?;
         ensure!(changed == 0, "{changed} bytes of an excluded process: {}", daemon.log());
     }
-    // Somebody else maps it.
+    // Another process maps the file.
     let other = Workload::spawn("own libc", its.command(&program()?).args(PROGRAM.1));
     ensure!(other.is_err(), "its loader has another name");
     let mut command = Command::new("/lib64/ld-linux-x86-64.so.2");
@@ -140,7 +145,7 @@ fn a_file_that_only_excluded_processes_map_is_left_alone() -> Result<()> {
     daemon.stop()
 }
 
-/// Five processes share their links: the file of one that has ended is left alone.
+/// Five processes share their links. The file of a process that has ended is not probed.
 #[test]
 fn a_file_that_no_listed_process_maps_any_more_is_left_alone() -> Result<()> {
     let its = OwnLibc::copy()?;

@@ -1,4 +1,5 @@
-//! Syscall User Dispatch: a return probe's system call would go to the program, and kill it.
+//! Syscall User Dispatch: the system call of a return probe would be passed to the program, and
+//! kill it.
 
 use crate::refusal;
 use anyhow::{Context, Result, ensure};
@@ -9,13 +10,14 @@ const SOURCE: &str = "dispatched.c";
 /// Every allocation is sampled.
 const ALL: &[&str] = &["--interval", "1", "--ring", "64MiB"];
 
-/// Goes on to the end of a workload that stands at its mark.
+/// Runs a workload that waits at its mark to its end.
 fn finish(workload: &mut Workload) -> Result<Truth> {
     workload.go()?;
     workload.truth()
 }
 
-/// Every byte of the program is known, and of its blocks what threads without dispatch hold; the rest is named.
+/// Checks that every allocated byte of the program is counted, and that held bytes are those of
+/// threads without dispatch. A note reports the rest.
 fn seen(daemon: &Daemon, truth: &Truth, profile: &Profile) -> Result<()> {
     for of in &truth.functions {
         let row = profile.row(&of.name);
@@ -58,7 +60,7 @@ fn so_do_probes_of_a_tree() -> Result<()> {
     Ok(())
 }
 
-/// Where other processes may fill the ring.
+/// Here other processes may fill the ring.
 #[test]
 fn so_do_probes_of_all_processes() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all", "--interval", "16KiB"])?;
@@ -73,7 +75,7 @@ fn so_do_probes_of_all_processes() -> Result<()> {
     daemon.stop()
 }
 
-/// Multi and perf probes are at the return of every call.
+/// Multi and perf engines probe the return of every call.
 #[test]
 fn other_probes_are_refused() -> Result<()> {
     let mut workload = Workload::start(SOURCE, &["before"])?;
@@ -89,7 +91,7 @@ fn other_probes_are_refused() -> Result<()> {
     workload.exit()
 }
 
-/// A daemon in a pid namespace knows it by its number there.
+/// A daemon in a pid namespace uses the process's number in that namespace.
 #[test]
 fn so_they_are_in_a_pid_namespace() -> Result<()> {
     let namespace = PidNamespace::start()?;
@@ -112,7 +114,7 @@ fn so_they_are_in_a_pid_namespace() -> Result<()> {
     workload.exit()
 }
 
-/// Another process's session link asks for the returns of every process that runs into its probes.
+/// A session link of another process probes the returns of every process that hits its probes.
 #[test]
 fn a_process_with_dispatch_among_others_is_refused() -> Result<()> {
     let mut workload = Workload::start(SOURCE, &["before"])?;
@@ -127,7 +129,7 @@ fn a_process_with_dispatch_among_others_is_refused() -> Result<()> {
     other.exit()
 }
 
-/// From five on links are shared, and each call is decided by itself.
+/// From five processes on links are shared, and the decision is made for each call.
 #[test]
 fn it_survives_among_many() -> Result<()> {
     let mut workload = Workload::start(SOURCE, &["before"])?;

@@ -1,4 +1,4 @@
-//! A samplerd that is killed leaves nothing behind: each instruction is again what the file says.
+//! A killed samplerd leaves nothing behind: each instruction is again that of the file.
 
 use anyhow::{Context, Result, bail, ensure};
 use sampler_tests::child::{Child, kill};
@@ -9,21 +9,22 @@ use std::time::{Duration, Instant};
 
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
-/// Kills while probes are taken off at the end: before there was a guardian about four in ten left some.
+/// Number of kills while probes are removed at the end. Before there was a guardian, about four in
+/// ten kills left some probes.
 const KILLS_AT_THE_END: u32 = 12;
-/// How often samplerd may end before it is seen to take its probes off.
+/// How often samplerd may end before the test observes the removal of its probes.
 const TRIES: usize = 20;
-/// Kills while the probes of a window come or go.
+/// Number of kills while the probes of a window are attached or removed.
 const KILLS_IN_WINDOWS: u32 = 6;
 
-/// A program with a C library that no other process has, in which a probe that stays is seen.
+/// A program with a private C library, in which a remaining probe can be found.
 pub(super) struct Target {
     libc: OwnLibc,
     program: Child,
 }
 
 impl Target {
-    /// `manner` says how it allocates (`workloads/budget.c`).
+    /// Starts a program that allocates as `manner` says (`workloads/budget.c`).
     pub(super) fn start(manner: &str) -> Result<Target> {
         Target::start_with(OwnLibc::copy()?, manner)
     }
@@ -33,12 +34,12 @@ impl Target {
         Ok(Target { libc, program })
     }
 
-    /// Another program with the same library.
+    /// Starts another program with the same library.
     pub(super) fn another(&self) -> Result<Child> {
         Target::program(&self.libc, "idle")
     }
 
-    /// Ends the program; its library stays.
+    /// Ends the program. Its library stays.
     pub(super) fn end(self) -> OwnLibc {
         self.libc
     }
@@ -69,7 +70,7 @@ impl Target {
     }
 }
 
-/// Processes whose parent is this one.
+/// Processes whose parent is `pid`.
 pub(super) fn children(pid: u32) -> Result<Vec<u32>> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let list = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
@@ -83,8 +84,9 @@ pub(super) fn changes_probes(pid: u32) -> bool {
     calls.any(|call| ["3 ", "321 0x1c ", "298 "].iter().any(|of| call.starts_with(of)))
 }
 
-/// Whether samplerd or a child of it is seen to make or close links within this time, and before it ends. It is looked for without a pause: it takes a few
-/// milliseconds, and who looks may have to wait for a CPU meanwhile.
+/// Whether samplerd or a child of it makes or closes links within this time, and before it ends.
+/// The check polls without a pause: the change takes a few milliseconds, and the test itself may
+/// have to wait for a CPU meanwhile.
 pub(super) fn do_probes_change(daemon: &Daemon, within: Duration) -> Result<bool> {
     let mut all = children(daemon.pid())?;
     all.push(daemon.pid());
@@ -136,7 +138,7 @@ fn a_kill_in_a_window_leaves_none() -> Result<()> {
     Ok(())
 }
 
-/// Whoever is killed without warning, or with all of its group.
+/// samplerd is killed alone, or with all of its group.
 #[test]
 fn a_kill_while_it_samples_leaves_none_on_every_engine() -> Result<()> {
     let target = Target::start("idle")?;
@@ -149,7 +151,7 @@ fn a_kill_while_it_samples_leaves_none_on_every_engine() -> Result<()> {
     Ok(())
 }
 
-/// Without its guardian it would see nothing any more: it says so, and ends.
+/// Without its guardian samplerd would get no more samples. It says so, and ends.
 #[test]
 fn a_guardian_that_is_killed_takes_the_probes_with_it() -> Result<()> {
     let target = Target::start("idle")?;

@@ -1,4 +1,5 @@
-//! Many kills of samplerd, at random times and at each stage of its life: `cargo test -p sampler-tests --test harm -- --ignored kills --nocapture`.
+//! Many kills of samplerd, at random times and at each stage of its life.
+//! Run with `cargo test -p sampler-tests --test harm -- --ignored kills --nocapture`.
 
 use super::killed::{Target, changes_probes, children, do_probes_change};
 use anyhow::{Context, Result, ensure};
@@ -14,25 +15,25 @@ const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 /// samplerd attaches and serves within this time.
 const START_MS: u64 = 1500;
-/// It takes probes off within this time after what is the reason for it.
+/// samplerd removes probes within this time after the cause.
 const CHANGE: Duration = Duration::from_secs(2);
-/// What the kernel says of a probe that stays for good.
+/// The kernel's message about a probe that stays for good.
 const LEAK: &str = "leaking uprobe";
 
 /// When samplerd is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    /// At a random time from its start on.
+    /// At a random time after its start.
     Start,
     /// While it attaches its first probes.
     FirstAttach,
     /// At a random time while it samples.
     Running,
-    /// While all probes are taken off at its end.
+    /// While all probes are removed at its end.
     End,
-    /// While the probes of one process are taken off, which has exited.
+    /// While the probes of a process that has exited are removed.
     ProcessExits,
-    /// While the shared probes of one file are taken off, whose last process has exited.
+    /// While the shared probes of a file are removed, after the exit of its last process.
     FileLeft,
 }
 
@@ -45,7 +46,7 @@ const STAGES: [Stage; 6] = [
     Stage::FileLeft,
 ];
 
-/// Probes that the kernel has leaked since a marker was written to its log.
+/// Counts the probes that the kernel has leaked since a marker in its log.
 struct KernelLog {
     marker: String,
 }
@@ -60,7 +61,7 @@ impl KernelLog {
     fn leaks(&self) -> Result<usize> {
         let output = Command::new("dmesg").output().context("run dmesg")?;
         let log = String::from_utf8_lossy(&output.stdout);
-        // The oldest lines are dropped, the marker among them.
+        // The kernel drops the oldest lines, and with them the marker.
         let since = log.rsplit_once(&self.marker).map_or(&log[..], |(_, since)| since);
         Ok(since.lines().filter(|line| line.contains(LEAK)).count())
     }
@@ -70,7 +71,8 @@ fn pause(most_ms: u64) {
     wait::pass(Duration::from_micros(fastrand::u64(..=most_ms * 1000)));
 }
 
-/// Waits until probes come or go, which may have been too short to be seen, and a little more.
+/// Waits until probes are attached or removed, and a little more. The change may be too short to be
+/// observed.
 fn near_change(daemon: &Daemon) -> Result<()> {
     do_probes_change(daemon, CHANGE)?;
     pause(4);
@@ -91,13 +93,13 @@ fn kill_at_start(pid: u32, engine: &str, at_attach: bool) -> Result<()> {
     }
     let start = Instant::now();
     let is_attaching = || children(daemon.pid()).is_ok_and(|of| of.into_iter().any(changes_probes));
-    // It may have been too short to be seen.
+    // The change may be too short to be observed.
     while !is_attaching() && start.elapsed() < 4 * Duration::from_millis(START_MS) {}
     pause(4);
     Ok(())
 }
 
-/// Kills samplerd once. Whether probes stay is looked at by the caller.
+/// Kills samplerd once. The caller checks whether probes stay.
 fn kill_once(target: &Target, engine: &str, stage: Stage) -> Result<()> {
     let pid = target.pid();
     let start = |pids: &[u32], more: &[&str]| {
@@ -149,7 +151,7 @@ fn kills_at_every_stage_leave_none() -> Result<()> {
         if killed.is_err() || leaked > known {
             eprintln!("{what}: {leaked} leaks in the kernel's log; {killed:?}");
             leaks.resize(leaked.max(known + 1), what);
-            // Its probes stay.
+            // The probes of this target stay, so the test needs another target.
             target = Target::start("idle")?;
         }
         if number % 30 == 29 {

@@ -1,4 +1,5 @@
-//! What people's programs did under a profiler: each must run to its end as it does alone.
+//! Accidents that real programs had under a profiler: each program must run to its end as it does
+//! alone.
 
 mod bystanders;
 mod dispatch;
@@ -10,7 +11,7 @@ mod patched;
 use anyhow::{Result, ensure};
 use sampler_tests::daemon::samplerd;
 
-/// What a samplerd says that must refuse to attach: one line.
+/// The message of a samplerd that must refuse to attach: one line.
 fn refusal(arguments: &[&str]) -> Result<String> {
     let directory = tempfile::tempdir()?;
     let socket = format!("unix:{}", directory.path().join("socket").display());

@@ -1,4 +1,4 @@
-//! Programs that move their own code to anonymous memory, and the bytes of probes with it.
+//! Programs that move their own code to anonymous memory, together with the bytes of probes.
 
 use crate::refusal;
 use anyhow::{Context, Result, ensure};
@@ -17,14 +17,14 @@ fn start(flags: &[&str], arguments: &[&str]) -> Result<Workload> {
     Workload::start_program(&program(flags)?, arguments)
 }
 
-/// Lets it move, allocate and end, which it must do as it does alone.
+/// Lets the program move its code, allocate and end. It must do so as it does alone.
 fn ends_well(mut workload: Workload) -> Result<()> {
     workload.go()?;
     workload.truth().context("it was killed")?;
     workload.exit()
 }
 
-/// What is said of it in place of a profile.
+/// samplerd's message when it refuses the program.
 fn refused(workload: &Workload, arguments: &[&str]) -> Result<String> {
     let pid = workload.pid().to_string();
     refusal(&[&["--pid", &pid], arguments].concat())
@@ -85,7 +85,8 @@ fn started_under_sampler_it_runs_and_is_named() -> Result<()> {
     Ok(())
 }
 
-/// A program without such code is profiled, and its risk is named before; one with it only at that risk.
+/// A program without such code is profiled, after a warning. A program with such code is profiled
+/// only if the user accepts the risk.
 #[test]
 fn others_stay_profiled() -> Result<()> {
     for (flags, arguments) in

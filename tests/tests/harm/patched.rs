@@ -1,4 +1,4 @@
-//! Programs whose code in memory differs from its file.
+//! Programs whose code in memory differs from their files.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;
@@ -7,15 +7,15 @@ use sampler_tests::{Daemon, Profile, Truth, Workload, build, wait};
 use serde_json::Value;
 use std::process::Command;
 
-/// Every allocation is sampled: what is held is known to the byte.
+/// Every allocation is sampled: held bytes are exact.
 const ALL: [&str; 2] = ["--interval", "1"];
 
-/// A program that patches `function` in this `way`, at its first mark.
+/// A program that patches `function` in this `way`, at the mark `when`.
 fn program(function: &str, way: &str, when: &str) -> Result<Workload> {
     Workload::start("patched.c", &[function, way, when])
 }
 
-/// What `status` says of the function, if anything.
+/// The line of `status` about the function, if there is one.
 fn named(daemon: &Daemon, function: &str) -> Result<Option<String>> {
     named_in(&daemon.status()?, function)
 }
@@ -29,12 +29,12 @@ fn named_in(status: &Value, function: &str) -> Result<Option<String>> {
     Ok(lines.find(is_it).map(str::to_owned))
 }
 
-/// Bytes held of what a function of the program has allocated.
+/// Held bytes of a function's allocations.
 fn held(profile: &Profile, function: &str) -> u64 {
     profile.row(function).inuse_space.own as u64
 }
 
-/// What is held is the truth, or where its end would not be seen, nothing.
+/// Checks that held bytes equal the truth. They must be 0 if the ends of blocks cannot be probed.
 fn holds(daemon: &Daemon, workload: &Workload, truth: &Truth, function: &str) -> Result<()> {
     let pid = workload.pid().to_string();
     let known = |unknown: &str, name: &str| -> Result<u64> {
@@ -44,13 +44,13 @@ fn holds(daemon: &Daemon, workload: &Workload, truth: &Truth, function: &str) ->
     let heap = daemon.profile("live", &["--pid", &pid])?;
     ensure!(held(&heap, "holds") == known("free", "holds")?, "{function}: {}", heap.folded());
     let mapped = daemon.profile("mapped", &["--pid", &pid])?;
-    // Of a function that is patched alone, nothing is seen.
+    // A function that is patched alone is not probed.
     let unknown = if function == "mmap" { "mmap" } else { "munmap" };
     ensure!(held(&mapped, "maps") == known(unknown, "maps")?, "{function}: {}", mapped.folded());
     Ok(())
 }
 
-/// The program runs to its end with its hook, and the function is named.
+/// Checks that the program runs to its end with its hook, and that the function is reported.
 fn runs(daemon: Daemon, mut workload: Workload, function: &str) -> Result<()> {
     workload.go()?;
     let truth = workload.truth().with_context(|| daemon.log())?;
@@ -113,7 +113,8 @@ fn a_function_that_is_patched_later_is_left_at_once() -> Result<()> {
     patched_after("malloc", "near", &[])
 }
 
-/// The links are shared from five processes on: what one has patched is left out for all.
+/// Links are shared from five processes on. A function that one process has patched is probed in
+/// none.
 #[test]
 fn among_five_processes() -> Result<()> {
     for (function, when) in [("malloc", "before"), ("munmap", "before"), ("free", "after")] {
@@ -165,7 +166,7 @@ fn in_a_tree() -> Result<()> {
     patched_after("munmap", "near", &["--follow"])
 }
 
-/// Started by us: it patches itself with the probes in place.
+/// The program is started by `sampler run`, and patches itself with the probes in place.
 #[test]
 fn a_program_of_its_own_run() -> Result<()> {
     let program = build::compile("patched.c", &[])?.display().to_string();
@@ -181,7 +182,7 @@ fn a_program_of_its_own_run() -> Result<()> {
         run.send("go")?;
         let said = run.line()?;
         ensure!(said.contains("functions") && !said.contains("error"), "{said}");
-        // It is looked at now and then, and may not end before.
+        // samplerd checks the program from time to time. The program must not end before.
         wait::until("the patch to be seen", || {
             let ended = run.ended()?;
             ensure!(ended.is_none(), "sampler run ended before: {ended:?}");
@@ -199,7 +200,7 @@ fn a_program_of_its_own_run() -> Result<()> {
     Ok(())
 }
 
-/// In windows, with markers before them.
+/// The program is profiled in windows, with markers before them.
 #[test]
 fn with_a_budget() -> Result<()> {
     for when in ["before", "after"] {
@@ -226,7 +227,7 @@ fn an_unpatched_program_is_seen_whole() -> Result<()> {
     let truth = workload.truth()?;
     holds(&daemon, &workload, &truth, "none")?;
     ensure!(!daemon.status()?["blind"].to_string().contains("differs from the file"));
-    // A daemon more: the breakpoints of the first one are no patch.
+    // A second daemon must not take the first one's breakpoints for a patch.
     let second = Daemon::start(&[workload.pid()], &ALL)?;
     ensure!(!second.status()?["blind"].to_string().contains("differs from the file"));
     second.stop()?;
@@ -234,7 +235,8 @@ fn an_unpatched_program_is_seen_whole() -> Result<()> {
     workload.exit()
 }
 
-/// A shell with `trap` handles SIGTRAP, as every interactive one does: whether a breakpoint in it is its own cannot be seen in it alone.
+/// A shell with `trap` handles SIGTRAP, as every interactive shell does. The shell's memory alone
+/// does not show whether a breakpoint is its own.
 #[test]
 fn another_daemons_probes_are_no_patch() -> Result<()> {
     let mut shell = Command::new("sh");

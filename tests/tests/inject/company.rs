@@ -1,4 +1,5 @@
-//! Breakpoints of others in the hooked functions come and go while the sampler goes in and out.
+//! Breakpoints of other programs in the hooked functions come and go during injections and
+//! ejections.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
@@ -10,17 +11,18 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Functions, and the instructions of each that get a breakpoint: hooks lie among the first ones.
+/// Functions, and how many instructions of each get a breakpoint. Hooks are among the first
+/// instructions.
 const FUNCTIONS: [&str; 4] = ["malloc", "free", "calloc", "realloc"];
 const INSTRUCTIONS: usize = 8;
 /// How often breakpoints come and go.
 const ROUNDS: u64 = 6;
-/// How often a debugger comes while the sampler goes in and out.
+/// How often a debugger attaches during injections and ejections.
 const VISITS: u32 = 4;
-/// Breakpoints that it stops at each time.
+/// Number of breakpoints at which the debugger stops each time.
 const STOPS: u32 = 300;
 
-/// What a tool of binutils says.
+/// Output of a tool of binutils.
 fn said(tool: &str, arguments: &[&str]) -> Result<String> {
     let finished = finish(Command::new(tool).args(arguments))?.success(tool)?;
     Ok(String::from_utf8(finished.stdout)?)
@@ -42,7 +44,7 @@ fn instructions(libc: &str, function: &str) -> Result<(u64, Vec<u64>)> {
     Ok((first, offsets))
 }
 
-/// A program with a libc of its own, whose breakpoints reach no other process.
+/// A program with a libc of its own, whose breakpoints affect no other process.
 pub(crate) fn start(libc: &OwnLibc, arguments: &[&str]) -> Result<Subject> {
     let program = build::compile("injected.c", &[])?;
     Subject::spawn("injected.c", libc.command(&program).args(arguments))
@@ -61,7 +63,7 @@ fn breakpoints(libc: &str) -> Result<Child> {
     Child::start("bpftrace", command.args(["-e", &script]).stderr(Stdio::null()))
 }
 
-/// Whether an operation was done; otherwise the program was left alone for one of these reasons.
+/// Whether an operation was done. Otherwise checks that the injector refused for one of `reasons`.
 fn is_done(verb: &str, pid: u32, reasons: &[&str]) -> Result<bool> {
     let finished = inject::run(verb, pid, &[])?;
     let line = String::from_utf8_lossy(&finished.stdout).into_owned();
@@ -79,7 +81,7 @@ fn uprobes_at_every_instruction_come_and_go() -> Result<()> {
     let mut done = 0;
     for round in 0..ROUNDS {
         let mut others = breakpoints(&path)?;
-        // At other moments of their coming each time.
+        // Each round begins at another moment of the breakpoints' attachment.
         wait::pass(Duration::from_millis(300 * round));
         for _ in 0..8 {
             for verb in ["inject", "eject"] {
@@ -93,14 +95,15 @@ fn uprobes_at_every_instruction_come_and_go() -> Result<()> {
         program.is_well()?;
     }
     ensure!(done > 0, "nothing was ever done");
-    // When they are gone, everything can be done.
+    // Without breakpoints every operation succeeds.
     inject::inject(program.pid(), 4096)?;
     inject::eject(program.pid())?;
     program.is_well()?;
     program.end()
 }
 
-/// gdb, which stops at each of the instructions for a while, and goes. Whether it could attach: an injector may be at it.
+/// Lets gdb stop at each of the instructions for a while, and detach. Returns whether gdb could
+/// attach: an injector may be tracing the process.
 fn debug(pid: u32, libc: &str) -> Result<bool> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("read the mappings")?;
     let first = maps.lines().find(|line| line.ends_with(libc)).context("no libc")?;

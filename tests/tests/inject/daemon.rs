@@ -1,4 +1,4 @@
-//! `samplerd --inject` puts the sampler in, profiles, and takes it out.
+//! `samplerd --inject` injects the sampler, profiles, and ejects the sampler.
 
 use anyhow::{Result, ensure};
 use sampler_tests::daemon::samplerd;
@@ -7,7 +7,7 @@ use sampler_tests::{Daemon, Workload, build};
 use std::fs;
 use std::process::Command;
 
-/// Bounds that a right estimate leaves once in ten million times.
+/// Confidence at which a right interval misses once in ten million times.
 const CONFIDENCE: &str = "0.9999999";
 /// Mean bytes between samples: about 8,700 samples in a run.
 const INTERVAL: &str = "80KiB";
@@ -16,7 +16,7 @@ fn workload(seed: u64) -> Result<Workload> {
     Workload::start("truth.c", &[&seed.to_string(), "1", "81920"])
 }
 
-/// Whether `truth` of a run lies in the intervals of a profile.
+/// Checks that the intervals of a profile cover the truth of a run.
 pub(crate) fn is_right(daemon: &Daemon, workload: &mut Workload) -> Result<()> {
     workload.go()?;
     let truth = workload.truth()?.total();
@@ -44,7 +44,7 @@ fn a_running_process_is_profiled_and_left_as_it_was() -> Result<()> {
     let log = daemon.log();
     ensure!(log.contains("the sampler is in") && log.contains("malloc@"), "{log}");
     daemon.stop()?;
-    // Of what is no longer hooked another samplerd sees nothing.
+    // Another samplerd gets no sample from a process whose hooks are removed.
     let daemon = Daemon::start(&[workload.pid()], &["--samplers-only"])?;
     let profile = daemon.profile("alloc", &[])?;
     ensure!(profile.totals.alloc_space.value == 0.0, "{}", profile.folded());

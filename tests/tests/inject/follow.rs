@@ -1,4 +1,4 @@
-//! `--inject` with processes that come by themselves: `--follow`, and `--all --inject-only`.
+//! `--inject` with processes that are found later: `--follow`, and `--all --inject-only`.
 
 use crate::daemon::is_right;
 use anyhow::{Context, Result, ensure};
@@ -6,7 +6,7 @@ use sampler_tests::{Daemon, Workload, build, inject, wait};
 use std::fs;
 use std::path::Path;
 
-/// A shell that starts `program` when it is sent a line, and ends after it.
+/// A shell script that starts its program when it gets a line, and ends after the program.
 const STARTS: &str = "echo waiting; read line; \"$@\"; exit 0";
 
 /// Pid of the process in `ps` that has this command name.
@@ -18,7 +18,7 @@ fn listed(daemon: &Daemon, comm: &str) -> Result<u32> {
     Ok(u32::try_from(of["pid"].as_u64().context("no pid")?)?)
 }
 
-/// A shell that will start a copy of `truth.c` in `directory` under this name.
+/// A shell that will start a copy of `truth.c`, named `name`, in `directory`.
 fn shell(directory: &Path, name: &str, flags: &[&str], seed: &str) -> Result<Workload> {
     let path = directory.join(name);
     fs::copy(build::compile("truth.c", flags)?, &path).context("copy the program")?;
@@ -26,7 +26,8 @@ fn shell(directory: &Path, name: &str, flags: &[&str], seed: &str) -> Result<Wor
     Workload::start_program("/bin/sh".as_ref(), &["-c", STARTS, "sh", &path, seed, "1", "81920"])
 }
 
-/// Has the shell start its program, and compares the profile with the program's truth once the sampler is in it; `injected` processes have it by then.
+/// Has the shell start its program. Compares the profile with the program's truth, once `injected`
+/// processes have the sampler.
 fn is_right_once_started(
     daemon: Daemon,
     mut shell: Workload,
@@ -42,7 +43,7 @@ fn is_right_once_started(
     is_right(&daemon, &mut shell)?;
     let pid = listed(&daemon, comm)?;
     daemon.stop()?;
-    // The sampler was taken out of it, too.
+    // The sampler was ejected from the program, too.
     let daemon = Daemon::start(&[pid], &["--samplers-only"])?;
     let blind = daemon.status()?["blind"].to_string();
     ensure!(blind.contains("has been taken out"), "{blind}");
@@ -114,7 +115,8 @@ fn a_tree_is_injected_as_far_as_it_can_be() -> Result<()> {
     ensure!(objects.len() >= 9, "{objects:?}");
     let profile = daemon.profile("alloc", &[])?;
     let seen = profile.totals.alloc_objects.value;
-    // 13, 15 and 16 are of programs that end at once, 18 and 19 of a child that was there before.
+    // 13, 15 and 16 objects are of programs that end at once. 18 and 19 are of a child that existed
+    // before.
     let is_forked = |of: &&u64| ![13, 15, 16, 18, 19].contains(*of);
     let forked: u64 = objects.iter().filter(is_forked).sum();
     let all: u64 = objects.iter().sum();

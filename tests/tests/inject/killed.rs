@@ -1,20 +1,23 @@
-//! The injector is killed behind every single step: each ptrace request, each write. The program runs on with right results, and the next injector cleans up or goes on.
+//! The injector is killed after every single step: each ptrace request, each write. The program
+//! goes on with right results, and the next injector cleans up or continues.
 
 use anyhow::{Context, Result, bail, ensure};
 use sampler_tests::inject::{self, Subject};
 use std::cell::RefCell;
 
-/// Mappings of one image are fewer, those of two are more.
+/// Bound between the mappings of one image, which are fewer, and those of two images, which are
+/// more.
 const MAX_MAPPINGS: usize = 48;
 
-/// An operation has at least so many steps, and at most so many: how many depends on addresses and on what has to be emptied.
+/// Bounds for the number of steps of an operation. The number depends on addresses and on what has
+/// to be emptied.
 const MIN_STEPS: u64 = 10;
 const MAX_STEPS: u64 = 1000;
 
-/// In which states the thread is that is borrowed: it waits, or it runs.
+/// States of the borrowed thread: it waits, or it runs.
 const STATES: [&[&str]; 2] = [&["2"], &["1", "busy", "profiled"]];
 
-/// Whether the injector was killed behind this step: otherwise it had done all of them.
+/// Whether the injector was killed after this step. Otherwise the injector has finished all steps.
 fn dies(verb: &str, program: &mut Subject, step: u64) -> Result<bool> {
     let finished = inject::run(verb, program.pid(), &["--die-after", &step.to_string()])?;
     let line = String::from_utf8_lossy(&finished.stdout).into_owned();
@@ -26,7 +29,7 @@ fn dies(verb: &str, program: &mut Subject, step: u64) -> Result<bool> {
     }
 }
 
-/// A whole injection and ejection after that.
+/// Checks a whole injection and ejection after the kill.
 fn goes_on(program: &mut Subject) -> Result<()> {
     inject::inject(program.pid(), 64 << 10)?;
     program.is_well().context("after the next injection")?;
@@ -37,7 +40,7 @@ fn goes_on(program: &mut Subject) -> Result<()> {
     program.is_well().context("after the next ejection")
 }
 
-/// Kills the injector behind each step of an operation until one gets through.
+/// Kills the injector after each step of an operation, until an operation completes.
 fn sweep(
     verb: &str,
     arguments: &[&str],

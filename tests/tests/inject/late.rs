@@ -1,4 +1,5 @@
-//! A program opens another allocator: what it takes from that one is not seen, which is said, and nothing is counted twice.
+//! A program opens another allocator after the injection. Its allocations there are not sampled,
+//! which is reported. No allocation is counted twice.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload, inject, preload, wait};
@@ -6,7 +7,8 @@ use sampler_tests::{Daemon, Workload, inject, preload, wait};
 /// Every allocation is sampled.
 const EVERYTHING: [&str; 2] = ["--interval", "1"];
 
-/// Attaches samplerd to `late.c`, whose sampler is in by the option `--inject`, or by hand.
+/// Attaches samplerd to `late.c`. The sampler is injected by the option `--inject`, or by
+/// `sampler-inject`.
 fn attach(workload: &Workload, is_option: bool) -> Result<Daemon> {
     if is_option {
         return Daemon::start(&[workload.pid()], &[&EVERYTHING[..], &["--inject"]].concat());
@@ -39,7 +41,8 @@ fn is_named(library: &str, when: &str, is_option: bool) -> Result<()> {
     daemon.stop()
 }
 
-/// Allocators that can be opened: jemalloc finds no room for its thread-local variables then.
+/// Allocators that can be opened. jemalloc is not among them: a late jemalloc finds no room for its
+/// thread-local variables.
 const OPENED: [&str; 2] = ["libtcmalloc_minimal.so.4", "libmimalloc.so.2.0"];
 
 #[test]

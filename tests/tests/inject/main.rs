@@ -1,4 +1,4 @@
-//! The sampler goes into running programs and out again; they must not notice.
+//! The sampler is injected into running programs and ejected. The programs must not notice.
 
 mod company;
 mod cycles;

@@ -1,4 +1,5 @@
-//! C++'s operators of allocators that have their own: every allocation and every end is seen, and exceptions pass.
+//! C++ operators of allocators that have their own: every allocation and every free is sampled, and
+//! exceptions pass through.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload, build, preload};
@@ -8,7 +9,7 @@ use std::process::Command;
 const EVERYTHING: [&str; 5] =
     ["--inject", "--interval", "1", "--max-samples-per-second", "unlimited"];
 
-/// A program in front of an allocator; `None`: glibc's, with libstdc++'s operators.
+/// A program with a preloaded allocator; `None`: glibc's, with libstdc++'s operators.
 fn behind(source: &str, allocator: Option<&str>) -> Result<Command> {
     let mut command = Command::new(build::compile(source, &["-std=c++17"])?);
     if let Some(name) = allocator {
@@ -46,7 +47,7 @@ fn what_they_allocate_is_seen_once_and_to_its_end() -> Result<()> {
     Ok(())
 }
 
-/// `operator new` fails and throws, and its handler throws, while the sampler is in.
+/// `operator new` fails and throws, and its handler throws, while the sampler is injected.
 #[test]
 fn exceptions_pass() -> Result<()> {
     // Debian's mimalloc is built as C: its operator new ends the program itself.

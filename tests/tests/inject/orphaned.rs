@@ -1,10 +1,11 @@
-//! The sampler is taken out of a process while samplerd listens: what the process held then is not said to be held.
+//! The sampler is ejected from a process while samplerd listens. Blocks that the process held then
+//! are no longer reported as held.
 
 use anyhow::{Result, ensure};
 use sampler_tests::inject;
 use sampler_tests::{Daemon, Workload, wait};
 
-/// Lines of `status` and notes of a profile that say this.
+/// Whether the `blind` list of `status`, and the notes of a profile, contain this text.
 fn says(daemon: &Daemon, what: &str) -> Result<(bool, bool)> {
     let status = daemon.status()?["blind"].to_string().contains(what);
     let notes = daemon.profile("live", &[])?.json["notes"].to_string().contains(what);
@@ -22,11 +23,11 @@ fn what_was_held_when_it_was_taken_out_is_orphaned() -> Result<()> {
     let held = before.totals.inuse_space;
     ensure!(held.value > 0.0 && held.moments.samples > 100, "{}", before.folded());
     ensure!(says(&daemon, "taken out")? == (false, false), "{}", daemon.log());
-    // As another samplerd does at its end.
+    // Another samplerd ejects in this way at its end.
     inject::eject(pid)?;
     let after = daemon.profile("live", &[])?;
     ensure!(after.totals.inuse_space.value == 0.0, "still said to be held: {}", after.folded());
-    // What was allocated stays.
+    // Allocated bytes stay.
     let allocated = |profile: &sampler_tests::Profile| profile.totals.alloc_space.value;
     ensure!(allocated(&after) >= allocated(&before), "{}", after.folded());
     let notes = after.json["notes"].to_string();
@@ -34,7 +35,7 @@ fn what_was_held_when_it_was_taken_out_is_orphaned() -> Result<()> {
     ensure!(notes.contains(" samples, "), "{notes}");
     ensure!(says(&daemon, "has been taken out")? == (true, true), "{notes}");
     ensure!(daemon.outcome("orphaned")? == held.moments.samples, "{}", daemon.status()?);
-    // The next one begins with nothing held, and the first one goes on with it.
+    // The next sampler begins with nothing held, and the first samplerd goes on with it.
     inject::inject(pid, 80 << 10)?;
     wait::until("the new hooks", || Ok((!says(&daemon, "has been taken out")?.0).then_some(())))?;
     let again = daemon.profile("live", &[])?;
@@ -44,7 +45,8 @@ fn what_was_held_when_it_was_taken_out_is_orphaned() -> Result<()> {
     daemon.stop()
 }
 
-/// A process that is injected is not probed as well, and one whose sampler is out is probed as if it had none.
+/// An injected process gets no probes. A process whose sampler was ejected is probed as if it never
+/// had a sampler.
 #[test]
 fn no_allocation_has_two_sources() -> Result<()> {
     for (is_in, source) in [(true, "injected"), (false, "uprobes")] {

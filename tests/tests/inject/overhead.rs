@@ -1,10 +1,11 @@
-//! `--max-overhead`: the samples of a process cost it no more than a share of its CPU time.
+//! `--max-overhead`: the samples of a process cost at most a share of the process's CPU time.
 
 use anyhow::{Result, ensure};
 use sampler_tests::inject::Subject;
 use sampler_tests::{Daemon, wait};
 
-/// CPU time in probes by the CPU time of the process, since the attach; `None`: that was not long enough.
+/// CPU time in probes, and CPU time of the process, since the attach. `None` if that time is too
+/// short.
 fn overhead(daemon: &Daemon) -> Result<Option<(f64, f64)>> {
     let cost = &daemon.json("ps")?["processes"][0]["cost"];
     let value = |of: &str| cost[of]["value"].as_f64();
@@ -16,14 +17,15 @@ fn overhead(daemon: &Daemon) -> Result<Option<(f64, f64)>> {
 
 #[test]
 fn samples_cost_what_they_may() -> Result<()> {
-    // It allocates all the time, and at this interval would be sampled far more often.
+    // The program allocates all the time. Without a budget it would be sampled far more often at
+    // this interval.
     let workload = Subject::start("injected.c", &["1", "busy"])?;
     let daemon = Daemon::start(&[workload.pid()], &["--max-overhead", "1%", "--interval", "4KiB"])?;
     let (spent, used) = wait::until("four seconds of CPU time", || overhead(&daemon))?;
     let share = spent / used;
     println!("{share:.4} of its CPU time");
     ensure!(share <= 0.011, "{spent} of {used} ns: {}", daemon.json("ps")?);
-    // The budget is used.
+    // The budget is really used.
     ensure!(share >= 0.003, "{spent} of {used} ns: {}", daemon.json("ps")?);
     let profile = daemon.profile("live", &[])?;
     let notes = profile.json["notes"].to_string();

@@ -1,4 +1,5 @@
-//! Processes that are left alone: one line says why, and they run on as before.
+//! Processes that the injector refuses: one line gives the reason, and the processes run on as
+//! before.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
@@ -7,7 +8,7 @@ use sampler_tests::nobody::{PublicCopy, as_nobody};
 use sampler_tests::{Workload, build, preload, wait};
 use std::process::Command;
 
-/// A refusal in one line with `reason`, and nothing left behind.
+/// Checks that a refusal is one line with `reason`, and leaves nothing behind.
 fn refused(verb: &str, pid: u32, reason: &str) -> Result<()> {
     let finished = inject::run(verb, pid, &[])?;
     let line = String::from_utf8_lossy(&finished.stdout).into_owned();
@@ -17,7 +18,7 @@ fn refused(verb: &str, pid: u32, reason: &str) -> Result<()> {
     Ok(())
 }
 
-/// The same of a program that goes on to its end.
+/// Checks the refusals of a program, and that the program goes on to its end.
 fn refuses(program: Subject, reason: &str) -> Result<()> {
     for verb in ["preflight", "inject"] {
         refused(verb, program.pid(), reason).with_context(|| format!("{verb}: {reason}"))?;
@@ -109,7 +110,7 @@ fn what_may_make_no_system_calls_for_us() -> Result<()> {
     refused("inject", pid, "strict")?;
     program.child().send("exit")?;
     ensure!(program.child().wait()?.success(), "strict");
-    // A filter that lets all through does not matter.
+    // A filter that allows all system calls does not matter.
     let mut program = Subject::start("injected.c", &["2", "allow"])?;
     inject::inject(program.pid(), 4096)?;
     program.is_well()?;
@@ -137,7 +138,7 @@ fn what_was_never_injected() -> Result<()> {
     program.end()
 }
 
-/// Without rights nothing is touched.
+/// An injector without rights changes nothing.
 #[test]
 fn other_users() -> Result<()> {
     let program = Subject::start("injected.c", &["1"])?;

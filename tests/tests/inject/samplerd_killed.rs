@@ -1,5 +1,5 @@
-//! samplerd is killed at any moment of a run with `--inject`: the program goes on with right results.
-//! The next samplerd adopts the sampler that is left, and takes it out at its own end.
+//! samplerd is killed at any moment of a run with `--inject`: the program goes on with right
+//! results. The next samplerd adopts the remaining sampler, and ejects it at its own end.
 
 use crate::company;
 use anyhow::{Context, Result, bail, ensure};
@@ -14,23 +14,24 @@ use std::time::{Duration, Instant};
 
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
-/// Mappings of one image are fewer, those of two are more.
+/// Bound between the mappings of one image, which are fewer, and those of two images, which are
+/// more.
 const MAX_MAPPINGS: usize = 48;
 /// Milliseconds after which samplerd is killed. An operation takes some 20.
 const DELAYS_MS: [u64; 6] = [0, 1, 4, 9, 15, 40];
 
-/// What the delay begins with.
+/// Event that begins the delay.
 #[derive(Clone, Copy, Debug)]
 enum Since {
-    /// The injector that puts the sampler in is running.
+    /// The injector that injects the sampler is running.
     Injects,
     /// samplerd samples.
     Samples,
-    /// The injector that takes the sampler out is running.
+    /// The injector that ejects the sampler is running.
     Ejects,
 }
 
-/// Waits for the injector that samplerd starts. One look takes less time than an operation.
+/// Waits for the injector that samplerd starts. One check takes less time than an operation.
 fn injector(samplerd: &mut Child) -> Result<u32> {
     let start = Instant::now();
     while start.elapsed() < wait::DEADLINE {
@@ -49,7 +50,7 @@ fn injector(samplerd: &mut Child) -> Result<u32> {
     bail!("samplerd starts no injector")
 }
 
-/// Starts samplerd and kills it: at every other moment its injector, too.
+/// Starts samplerd and kills it. Every second time, its injector is killed, too.
 fn kill(program: &Subject, directory: &Path, since: Since, number: usize) -> Result<()> {
     let name = format!("{since:?}{number}");
     let listen = format!("unix:{}", directory.join(&name).display());
@@ -72,7 +73,7 @@ fn kill(program: &Subject, directory: &Path, since: Since, number: usize) -> Res
     let injector = run().with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
     wait::pass(Duration::from_millis(DELAYS_MS[number]));
     if let Some(pid) = injector.filter(|_| number % 2 == 1) {
-        // It may have ended.
+        // The injector may have ended.
         let _ = child::kill(pid, SIGKILL);
     }
     samplerd.signal(SIGKILL)?;
@@ -82,7 +83,8 @@ fn kill(program: &Subject, directory: &Path, since: Since, number: usize) -> Res
     wait::until("the injector to end", || Ok(injector.is_none_or(is_gone).then_some(())))
 }
 
-/// The next samplerd sees what the program allocates, and takes the sampler out when it ends.
+/// Checks that the next samplerd counts the program's allocations, and ejects the sampler at its
+/// own end.
 fn adopt(program: &mut Subject, libc: &str) -> Result<()> {
     let pid = program.pid();
     let daemon = Daemon::start(&[pid], &["--inject", "--interval", "64KiB"])?;
@@ -103,7 +105,7 @@ fn a_killed_samplerd_harms_nothing() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut program = company::start(&libc, &["2", "busy", "profiled"])?;
     for since in [Since::Injects, Since::Samples, Since::Ejects] {
-        // While it samples one moment is like another.
+        // While samplerd samples, all moments are alike.
         let moments = if matches!(since, Since::Samples) { 2 } else { DELAYS_MS.len() };
         for number in 0..moments {
             let what = || format!("kill {number}, {since:?}");

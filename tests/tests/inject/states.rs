@@ -1,4 +1,4 @@
-//! States that a process may be in when somebody comes to inject it.
+//! States that a process may be in at an injection.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, kill};
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The sampler goes in and out twenty times.
+/// Injects and ejects the sampler twenty times, and checks the program.
 fn is_well_in_cycles(mut program: Subject) -> Result<()> {
     for _ in 0..20 {
         inject::inject(program.pid(), 4096)?;
@@ -25,14 +25,15 @@ fn threads_that_compute_and_take_signals() -> Result<()> {
     is_well_in_cycles(program)
 }
 
-/// Threads that begin and end, forked children that allocate under the hooks of their parent, and programs that are spawned.
+/// Threads that begin and end, forked children that allocate under the hooks of their parent, and
+/// programs that are spawned.
 #[test]
 fn threads_and_children_that_come_and_go() -> Result<()> {
     let program = Subject::start("injected.c", &["2", "churn"])?;
     is_well_in_cycles(program)
 }
 
-/// How many of an injection and an ejection were done; the others were kept from it by a stop.
+/// Number of completed operations of one injection and one ejection. A stop prevented the others.
 fn done_or_stopped(pid: u32) -> Result<u32> {
     let mut done = 0;
     for verb in ["inject", "eject"] {
@@ -45,7 +46,8 @@ fn done_or_stopped(pid: u32) -> Result<u32> {
     Ok(done)
 }
 
-/// SIGSTOP at any moment: an operation is done, or refused, or has failed for that reason. Afterwards it can be done.
+/// SIGSTOP at any moment: an operation is done, or refused, or fails because of the stop.
+/// Afterwards operations succeed.
 #[test]
 fn stopped_in_the_middle() -> Result<()> {
     let mut program = Subject::start("injected.c", &["2", "profiled"])?;
@@ -75,14 +77,14 @@ fn stopped_in_the_middle() -> Result<()> {
     program.end()
 }
 
-/// An image that is there is used again: nothing is mapped a second time.
+/// An existing image is used again: nothing is mapped a second time.
 #[test]
 fn an_image_is_used_again() -> Result<()> {
     let mut program = Subject::start("injected.c", &["2"])?;
     let first = inject::inject(program.pid(), 4096)?;
     let remains = inject::remains(program.pid())?;
     ensure!(remains.0 > 6 && remains.1 == 0, "{remains:?}");
-    // Also where it is in still.
+    // An image that is still injected is used again, too.
     let again = inject::inject(program.pid(), 4096)?;
     ensure!(figure(&again, "steps")? < figure(&first, "steps")?, "{first}{again}");
     inject::eject(program.pid())?;
@@ -93,7 +95,7 @@ fn an_image_is_used_again() -> Result<()> {
     program.end()
 }
 
-/// One of several at once does it, and the others say so.
+/// Only one of several injectors at once injects. The others report that.
 #[test]
 fn several_at_once() -> Result<()> {
     let mut program = Subject::start("injected.c", &["2"])?;

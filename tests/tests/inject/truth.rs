@@ -1,4 +1,4 @@
-//! What an injected program's profile says is what the program did.
+//! The profile of an injected program equals what the program did.
 
 use anyhow::{Result, ensure};
 use sampler_tests::{Daemon, Workload, inject, preload};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Mean bytes between samples: about 8,700 samples in a run.
 const INTERVAL: u64 = 80 << 10;
-/// Bounds that a right estimate leaves once in ten million times.
+/// Confidence at which a right interval misses once in ten million times.
 const CONFIDENCE: &str = "0.9999999";
 
 fn run(seed: u64, allocator: Option<&str>) -> Result<()> {
@@ -50,7 +50,7 @@ fn so_they_are_with_other_allocators() -> Result<()> {
     preload::ALLOCATORS.iter().try_for_each(|allocator| run(4, Some(allocator)))
 }
 
-/// When it is out, nothing is sampled any more.
+/// After the ejection nothing is sampled any more.
 #[test]
 fn ejected_is_silent() -> Result<()> {
     let mut workload = Workload::start("truth.c", &["1", "1", "81920"])?;

@@ -1,4 +1,4 @@
-//! A thread that waits in a system call sees nothing of a stop.
+//! A thread that waits in a system call does not notice a stop.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::finish;
@@ -6,7 +6,7 @@ use sampler_tests::inject::{self, Subject};
 use sampler_tests::wait;
 use std::process::Command;
 
-/// Stops of all threads, two in each round.
+/// Number of rounds. Each round stops all threads twice.
 const ROUNDS: u32 = 50;
 
 #[test]
@@ -23,14 +23,14 @@ fn eight_kinds_of_waiting_see_no_eintr() -> Result<()> {
     program.end()
 }
 
-/// The program counts what a debugger does to it: otherwise the test above would show nothing.
+/// The program counts the interruptions by a debugger. Otherwise the test above would show nothing.
 #[test]
 fn a_debugger_is_seen() -> Result<()> {
     let mut program = Subject::start("waits.c", &[])?;
     let pid = program.pid().to_string();
     let mut gdb = Command::new("gdb");
     gdb.args(["-p", &pid, "-batch", "-ex", "detach"]);
-    // A thread that has yet to get a CPU is not waiting when it is stopped.
+    // A thread may be stopped before it has a CPU. Such a thread does not wait yet.
     wait::until("EINTR in each", || {
         finish(&mut gdb)?.success("gdb")?;
         let answer = program.answer()?;

@@ -1,20 +1,20 @@
-//! What the library costs a process, and what it does at its bounds.
+//! Cost of the library for a process, and its behaviour at its bounds.
 
 use anyhow::{Context, Result, ensure};
 use sampler_daemon::inspect::preloaded::Preloaded;
 use sampler_tests::{Daemon, preload};
 use std::fs::{self, File};
 
-/// Slots of sampler-preload's table.
+/// Slots of the table in sampler-preload.
 const SLOTS: u64 = 349_184;
 
-/// Bytes of the library that a process has for itself: pages of its image that were written.
+/// Bytes of the library that are private to the process: pages of its image that were written.
 fn private_bytes(pid: u32) -> Result<u64> {
     let numbers = mapped(pid)?.into_iter().filter(|(name, _)| name == "Private_Dirty");
     numbers.map(|(_, value)| kibibytes(&value)).sum()
 }
 
-/// What `smaps` of proc(5) says of the mappings of the library, line for line.
+/// The lines of `smaps` (proc(5)) for the mappings of the library.
 fn mapped(pid: u32) -> Result<Vec<(String, String)>> {
     let library = preload::library()?;
     let name = library.file_name().and_then(|name| name.to_str()).context("its name")?;
@@ -23,7 +23,8 @@ fn mapped(pid: u32) -> Result<Vec<(String, String)>> {
     for line in smaps.lines() {
         let first = line.split(' ').next().unwrap_or_default();
         if first.contains('-') && !first.ends_with(':') {
-            // What lies behind its last page of the file is its own as well: memory without a name.
+            // Memory without a name that follows the last page of the file belongs to the library,
+            // too.
             let start = u64::from_str_radix(first.split('-').next().unwrap_or_default(), 16)?;
             let end = u64::from_str_radix(first.split('-').nth(1).unwrap_or_default(), 16)?;
             let has_name = line.split_whitespace().count() > 5;
@@ -36,13 +37,13 @@ fn mapped(pid: u32) -> Result<Vec<(String, String)>> {
     Ok(lines)
 }
 
-/// Of `8 kB`.
+/// Bytes of a value such as `8 kB`.
 fn kibibytes(value: &str) -> Result<u64> {
     let number = value.split(' ').next().unwrap_or_default();
     Ok(number.parse::<u64>().with_context(|| value.to_owned())? * 1024)
 }
 
-/// The tables are not given out two megabytes at a time, where that is the rule for all memory.
+/// The tables do not get pages of two megabytes, even where that is the rule for all memory.
 #[test]
 fn pages_are_given_one_by_one() -> Result<()> {
     let mut workload = preload::workload("edges.c", &["keep", "1"], 1)?;
@@ -62,7 +63,7 @@ fn pages_are_given_one_by_one() -> Result<()> {
     workload.exit()
 }
 
-/// At 10,000 live samples, at most 1 MiB.
+/// With 10,000 live samples the library uses at most 1 MiB.
 #[test]
 fn memory_is_bounded() -> Result<()> {
     let mut workload = preload::workload("edges.c", &["keep", "10000"], 1)?;
@@ -78,14 +79,14 @@ fn memory_is_bounded() -> Result<()> {
     daemon.stop()
 }
 
-/// More live samples than the library can know: each is sent as allocated, what is held is said to be a lower bound, and how many it could
-/// not know can be read.
+/// More live samples than the library's table holds. Each is sent as an allocation, held bytes are
+/// reported as a lower bound, and a counter has the number of blocks without a slot.
 #[test]
 fn a_full_table_is_counted() -> Result<()> {
     const BLOCKS: u64 = 400_000;
     let mut workload = preload::workload("edges.c", &["keep", &BLOCKS.to_string()], 1)?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
-    // As many a second as it can.
+    // The library may send as many samples a second as it can.
     let path = preload::library()?;
     let library = Preloaded::find(&File::open(&path)?).context("it is ours")?;
     library.block(workload.pid(), &path.display().to_string())?.set_period(1)?;
@@ -97,7 +98,7 @@ fn a_full_table_is_counted() -> Result<()> {
     ensure!(notes.contains("held numbers are a lower bound"), "{notes}");
     let status = daemon.status()?;
     let probes = status["probes"].as_array().context("no probes")?;
-    // Of those that lie in different functions the counts are one.
+    // Probes of one role in different functions have equal counts here.
     let hits = |role: &str| {
         let probe = probes.iter().find(|of| of["role"] == role);
         probe.and_then(|of| of["hits"]["value"].as_f64()).unwrap_or(0.0)
@@ -109,7 +110,8 @@ fn a_full_table_is_counted() -> Result<()> {
     daemon.stop()
 }
 
-/// Samples that cannot be sent are counted, by a probe of their own: the last ones of a process that is killed as well.
+/// Samples that cannot be sent are counted by a probe of their own, even the last ones of a process
+/// that is killed.
 #[test]
 fn samples_that_were_not_reported_are_counted() -> Result<()> {
     for is_killed in [false, true] {
@@ -124,11 +126,12 @@ fn samples_that_were_not_reported_are_counted() -> Result<()> {
         workload.go()?;
         workload.truth()?;
         if is_killed {
-            // Before anybody has looked.
+            // The process dies before samplerd has read its counters.
             workload.child().signal(9)?;
             workload.wait()?;
         }
-        // Three requests for no bytes; eleven for more than there is, and one more that is refused for its arguments.
+        // Three requests are for no bytes. Eleven ask for more than there is. One more is refused
+        // because of its arguments.
         let counts = counts()?;
         ensure!(counts == [3, 11, 0, 0], "{counts:?}, killed: {is_killed}");
         if !is_killed {
@@ -139,7 +142,7 @@ fn samples_that_were_not_reported_are_counted() -> Result<()> {
     Ok(())
 }
 
-/// Nobody listens: nothing is kept.
+/// Without a listener no block is kept.
 #[test]
 fn blocks_are_not_kept_without_a_listener() -> Result<()> {
     let mut workload = preload::workload("edges.c", &["keep", "10000"], 1)?;
@@ -151,7 +154,8 @@ fn blocks_are_not_kept_without_a_listener() -> Result<()> {
     workload.exit()
 }
 
-/// Somebody changes the interval while the process runs: from then on it samples so, and says so.
+/// The interval is changed while the process runs. From then on the library samples at the new
+/// interval, and reports it.
 #[test]
 fn the_interval_can_be_set_from_outside() -> Result<()> {
     let mut workload = preload::workload("edges.c", &["keep", "9000"], 1 << 30)?;

@@ -1,4 +1,5 @@
-//! More than one samplerd listens to the library in one process: each receives all of it from when it came, and none is in another's way.
+//! Several samplerd listen to the library in one process. Each gets all samples since its attach,
+//! and none disturbs another.
 
 use crate::exact::{EVERYTHING, same};
 use anyhow::{Result, ensure};
@@ -6,7 +7,7 @@ use sampler_tests::{Daemon, Truth, Workload, again, preload, wait};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Lets the next phase run: what all have allocated by then.
+/// Lets the next phase run. Returns what all phases have allocated by then.
 fn phase(workload: &mut Workload) -> Result<Truth> {
     workload.go()?;
     let mut truth = workload.truth()?;
@@ -14,7 +15,7 @@ fn phase(workload: &mut Workload) -> Result<Truth> {
     Ok(truth)
 }
 
-/// A daemon that came late knows what was allocated since.
+/// Checks that a daemon that attached late has the allocations since then.
 fn knows_the_last_phase(daemon: &Daemon, truth: &Truth) -> Result<()> {
     let profile = daemon.profile("alloc", &[])?;
     for (name, is_seen) in [("first", false), ("second", false), ("third", true)] {
@@ -36,7 +37,8 @@ fn daemons_come_and_go() -> Result<()> {
     for daemon in [&first, &second, &third] {
         same(&truth, &daemon.profile("alloc", &[])?)?;
     }
-    // One ends as it should, one does not: its links go with it, and those who are left reach the library.
+    // One daemon ends as it should. The other is killed, and its links close with it. The remaining
+    // daemons still reach the library.
     first.stop()?;
     second.child().signal(9)?;
     second.child().wait()?;
@@ -50,7 +52,7 @@ fn daemons_come_and_go() -> Result<()> {
     late.stop()
 }
 
-/// Rust's own code calls jemalloc by its names, which the library does not have.
+/// Rust's own code calls jemalloc by its prefixed names, which the library does not have.
 #[test]
 fn a_heap_past_malloc_is_named() -> Result<()> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rust-jemalloc"));
@@ -68,7 +70,8 @@ fn a_heap_past_malloc_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Programs that come after samplerd are received from when they map the library; the survey of all processes would find it ten seconds after the start.
+/// samplerd listens to a later program from the time when the program maps the library. The survey
+/// of all processes would find the program ten seconds after its start.
 #[test]
 fn a_program_that_starts_later_is_sampled_at_once() -> Result<()> {
     const TRIES: usize = 5;

@@ -1,5 +1,5 @@
-//! Every function of the family is sampled once for each call, whatever the allocator behind makes of it: counted by the library itself, with nobody
-//! who listens.
+//! Every function of the malloc family is sampled once for each call, whatever functions the
+//! allocator calls internally. The library counts the samples itself, without a listener.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::finish;
@@ -9,12 +9,12 @@ use std::process::Command;
 
 /// Functions of `counted.c`, and forms of `constructed.cpp`.
 const FUNCTIONS: usize = 8;
-/// Bytes of each of their requests.
+/// Bytes of each request.
 const SIZE: f64 = 64.0;
 /// Mean bytes between samples.
 const INTERVAL: u64 = 4096;
 
-/// What `program` says of each function with these files before it: its name and its samples.
+/// Name and samples of each function, as `program` prints them with these files preloaded.
 fn samples(
     program: &[&Path],
     files: &[PathBuf],
@@ -34,7 +34,8 @@ fn samples(
     said.lines().map(|line| of(line).with_context(|| line.to_owned())).collect()
 }
 
-/// With everything sampled as many as calls; at an interval as many as that makes of them, within six standard deviations.
+/// Checks the number of samples. With everything sampled it is the number of calls. At [`INTERVAL`]
+/// it is the expected number, within six standard deviations.
 fn judge(program: &[&Path], files: &[PathBuf]) -> Result<()> {
     let all = samples(program, files, 1, 1000)?;
     ensure!(all.len() == FUNCTIONS, "{files:?}: {all:?}");
@@ -59,7 +60,8 @@ fn each_function_in_front_of_each_allocator() -> Result<()> {
     Ok(())
 }
 
-/// Their functions call each other by names that are ours: all others `malloc`, or `malloc` and `free` others.
+/// The allocators' functions call each other by names that the library replaces. In one allocator
+/// all others call `malloc`; in the other, `malloc` and `free` call others.
 #[test]
 fn in_front_of_allocators_that_call_themselves() -> Result<()> {
     for source in ["nested.c", "turned.c"] {
@@ -69,13 +71,13 @@ fn in_front_of_allocators_that_call_themselves() -> Result<()> {
     Ok(())
 }
 
-/// As those of musl do.
+/// The functions of musl are counted, too.
 #[test]
 fn in_a_program_of_musl() -> Result<()> {
     judge(&[&build::compile("counted.c", &[build::MUSL])?], &[preload::library()?])
 }
 
-/// Of two copies of the library the second samples, and the first passes calls on to it.
+/// Of two copies of the library the second samples, and the first forwards calls to it.
 #[test]
 fn two_copies_sample_once() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -83,7 +85,8 @@ fn two_copies_sample_once() -> Result<()> {
     judge(&[&build::compile("counted.c", &[])?, &files[0], &files[1]], &files)
 }
 
-/// Every form of `operator new`: of those that call `malloc`, and of those that do not. What they throw gets through.
+/// Every form of `operator new`, of operators that call `malloc` and of operators that do not.
+/// Exceptions pass through.
 #[test]
 fn each_operator_new() -> Result<()> {
     let program = build::compile("constructed.cpp", &[])?;
@@ -100,7 +103,7 @@ fn each_operator_new() -> Result<()> {
     Ok(())
 }
 
-/// Loaded when the program runs: nobody had an `operator new` at its beginning.
+/// The operators are loaded while the program runs. No `operator new` exists at its start.
 #[test]
 fn operators_that_come_later() -> Result<()> {
     let program = build::compile("preload.c", &[])?;

@@ -1,13 +1,14 @@
-//! With every allocation sampled, what the library sends is what the workload did, to the byte; and nothing is sent twice.
+//! With every allocation sampled, the library's samples equal the workload's allocations, to the
+//! byte. No sample is sent twice.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Profile, Truth, Workload, build, preload};
 use std::process::Command;
 
-/// The daemon's own probes would sample everything; the ring has room however slow it is.
+/// The daemon's own probes would sample everything. The ring has room, however slow the daemon is.
 pub(crate) const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
 
-/// Objects and bytes, allocated and held, of all that has a function of the workload in its stack.
+/// Checks objects and bytes, allocated and held, of all stacks with a function of the workload.
 pub(crate) fn same(truth: &Truth, profile: &Profile) -> Result<()> {
     for function in &truth.functions {
         let row = profile.row(&function.name);
@@ -50,7 +51,7 @@ fn every_call_is_reported_once() -> Result<()> {
     Ok(())
 }
 
-/// Whatever stands behind it, none of which is probed as well.
+/// Whatever allocator the library forwards to, the allocator is not probed as well.
 #[test]
 fn in_front_of_other_allocators() -> Result<()> {
     for allocator in preload::ALLOCATORS {
@@ -63,7 +64,7 @@ fn in_front_of_other_allocators() -> Result<()> {
     Ok(())
 }
 
-/// Operators of C++ that allocate and free by themselves, and those of libstdc++.
+/// C++ operators that allocate and free by themselves, and those of libstdc++.
 #[test]
 fn operators_of_other_allocators() -> Result<()> {
     for allocator in [None].into_iter().chain(preload::ALLOCATORS.iter().copied().map(Some)) {
@@ -77,7 +78,8 @@ fn operators_of_other_allocators() -> Result<()> {
     Ok(())
 }
 
-/// Eight threads free and reallocate what others have allocated: at rest the live set is what is held.
+/// Eight threads free and reallocate blocks of other threads. When they rest, the live set equals
+/// the held blocks.
 #[test]
 fn the_live_set_is_what_is_held() -> Result<()> {
     for allocator in [None, Some("libjemalloc.so.2"), None] {
@@ -93,8 +95,8 @@ fn the_live_set_is_what_is_held() -> Result<()> {
     Ok(())
 }
 
-/// Two copies of the library: what the one that samples sends is all that there is, and it is the one that is asked for the
-/// interval; whichever lies lower in memory.
+/// Two copies of the library: all samples come from the copy that samples. The daemon reads the
+/// interval from that copy, whichever is lower in memory.
 #[test]
 fn two_copies() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -117,7 +119,8 @@ fn two_copies() -> Result<()> {
     Ok(())
 }
 
-/// A process that is sampled from inside, and one by probes, under one daemon: each has its own.
+/// A process that is sampled from inside and a process with probes, under one daemon. Each has its
+/// own numbers.
 #[test]
 fn preload_and_probes_count_the_same() -> Result<()> {
     let mut inside = preload::workload("edges.c", &["keep", "1000"], 1)?;
@@ -130,7 +133,7 @@ fn preload_and_probes_count_the_same() -> Result<()> {
     ensure!((profile.exact_objects, profile.exact_space) == (truth.objects, truth.bytes));
     let both = daemon.profile("alloc", &[])?.row("many_kept").alloc_space.sum;
     ensure!(both == 2.0 * truth.bytes as f64, "{both} of two processes");
-    // Which source each has, and what it costs.
+    // The source of each process, and its cost.
     let listed = daemon.json("ps")?;
     for (pid, is_inside) in [(inside.pid(), true), (probed.pid(), false)] {
         let all = listed["processes"].as_array().context("no processes")?;

@@ -1,15 +1,15 @@
-//! Allocators that stand in front of the library, in the program itself or preloaded before it: what they have no function for comes to us,
-//! and goes back to them.
+//! Allocators before the library, in the program itself or preloaded earlier. Calls of functions
+//! that they lack reach the library, which passes them back to the allocator.
 
 use anyhow::{Result, ensure};
 use sampler_tests::child::finish;
 use sampler_tests::{build, preload};
 use std::process::Command;
 
-/// Mean bytes between samples, or everything.
+/// Mean bytes between samples. At 1 everything is sampled.
 const INTERVALS: [u64; 2] = [1, 512 << 10];
 
-/// A program that aborts on a block that is not of its own.
+/// The program aborts on a block that its own allocator has not made.
 #[test]
 fn a_program_with_an_allocator_of_its_own() -> Result<()> {
     let program = build::compile("front.c", &[])?;
@@ -29,7 +29,7 @@ fn a_program_with_an_allocator_of_its_own() -> Result<()> {
 fn behind_other_allocators() -> Result<()> {
     let program = build::compile("preload.c", &[])?;
     for allocator in preload::ALLOCATORS {
-        // Debian's mimalloc does not say of aligned blocks how large they are.
+        // Debian's mimalloc does not report the usable size of aligned blocks.
         let case = if allocator.contains("mimalloc") { "life" } else { "calls" };
         for interval in INTERVALS {
             let mut command = Command::new(&program);

@@ -1,4 +1,5 @@
-//! The library's notes are read by others, and one that knows nothing but the contract gets unbiased totals.
+//! Other tools read the library's notes. A consumer that uses only the contract of the probes gets
+//! unbiased totals.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
@@ -6,7 +7,7 @@ use sampler_tests::{Workload, preload};
 use std::process::Command;
 use std::time::Duration;
 
-/// `readelf -n` of binutils.
+/// The notes are read by `readelf -n` of binutils.
 #[test]
 fn readelf_reads_the_notes() -> Result<()> {
     let said = finish(Command::new("readelf").args(["-nW"]).arg(preload::library()?))?;
@@ -22,7 +23,7 @@ fn readelf_reads_the_notes() -> Result<()> {
     Ok(())
 }
 
-/// What bpftrace adds up of the probes' arguments by itself.
+/// bpftrace, which sums up the probes' arguments by itself.
 struct Bpftrace {
     child: Child,
     said: String,
@@ -40,7 +41,7 @@ impl Bpftrace {
         let mut command = Command::new("bpftrace");
         command.env("BPFTRACE_MAX_MAP_KEYS", "100000").env("BPFTRACE_MAX_PROBES", "1024");
         command.args(["-B", "line", "-p", &workload.pid().to_string(), "-e", &script]);
-        // On some machines it complains of tracefs when it detaches.
+        // On some machines bpftrace complains of tracefs when it detaches.
         command.stderr(std::process::Stdio::null());
         let mut bpftrace =
             Bpftrace { child: Child::start("bpftrace", &mut command)?, said: String::new() };
@@ -48,7 +49,7 @@ impl Bpftrace {
         Ok(bpftrace)
     }
 
-    /// The next line that begins so.
+    /// The next line that starts with `beginning`.
     fn line(&mut self, beginning: &str) -> Result<String> {
         loop {
             let line = self.child.line_within(Duration::from_secs(60));
@@ -60,7 +61,7 @@ impl Bpftrace {
         }
     }
 
-    /// Bytes allocated and freed, as the samples stand for them.
+    /// Estimated bytes allocated and freed, from the samples' weights.
     fn sums(mut self) -> Result<(f64, f64)> {
         self.child.signal(2)?;
         let line = self.line("sums ")?;
@@ -70,10 +71,12 @@ impl Bpftrace {
     }
 }
 
-/// Sums of weights are unbiased: over runs their mean is the truth, within five and a half standard errors.
+/// Sums of weights are unbiased. Over runs their mean equals the truth, within five and a half
+/// standard errors.
 #[test]
 fn a_consumer_of_the_contract_gets_unbiased_totals() -> Result<()> {
-    // Some 420 samples: more than 500 at once would make the library raise its interval, and the variance with it.
+    // Some 420 samples. More than 500 at once would make the library raise its interval, and the
+    // variance with it.
     const INTERVAL: u64 = 2 << 20;
     let (mut alloc, mut live) = ([0.0; 2], [0.0; 2]);
     for seed in 1..=4 {

@@ -1,5 +1,5 @@
-//! Programs that a preloaded library samples from inside (`sampler run --preload`): the estimates are as good as those of probes, what is
-//! held is what is held, and no program is changed by it.
+//! Programs that a preloaded library samples from inside (`sampler run --preload`). Estimates are
+//! as good as those of probes, held bytes are right, and no program changes its behaviour.
 
 mod bounds;
 mod company;

@@ -1,4 +1,4 @@
-//! `sampler run --preload`.
+//! `sampler run --preload` starts a program with the library.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Finished, finish};
@@ -6,12 +6,12 @@ use sampler_tests::{Profile, again, build};
 use std::fs;
 use std::process::Command;
 
-/// Runs `command` with every allocation sampled; its output and profile.
+/// Runs `command` with every allocation sampled. Returns its output and its profile.
 fn run(command: &[&str]) -> Result<(Finished, Profile)> {
     run_with(&["--interval", "1", "--max-samples-per-process", "unlimited"], command)
 }
 
-/// The same, with these options.
+/// Runs `command` with these options. Returns its output and its profile.
 fn run_with(options: &[&str], command: &[&str]) -> Result<(Finished, Profile)> {
     build::require_root()?;
     let directory = tempfile::tempdir()?;
@@ -22,14 +22,14 @@ fn run_with(options: &[&str], command: &[&str]) -> Result<(Finished, Profile)> {
     for variable in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
         run.env_remove(variable);
     }
-    // The programs here leak on purpose; what is asked for here has to stay.
+    // The programs here leak on purpose. ASAN_OPTIONS of the environment must stay.
     run.env("ASAN_OPTIONS", "detect_leaks=0");
     let finished = finish(run.arg("--").args(command))?;
     let contents = fs::read(&file).with_context(|| finished.stderr.clone())?;
     Ok((finished, Profile::parse(&contents)?))
 }
 
-/// From its first allocation on, and its children as well.
+/// The program and its children are sampled from their first allocation on.
 #[test]
 fn a_tree_of_programs_is_seen_whole() -> Result<()> {
     let program = build::compile("tree.c", &[])?.display().to_string();
@@ -48,7 +48,8 @@ fn a_tree_of_programs_is_seen_whole() -> Result<()> {
     Ok(())
 }
 
-/// AddressSanitizer ends programs in which a library is loaded before it, unless it is set not to mind.
+/// AddressSanitizer ends programs in which a library is loaded before it, unless an option disables
+/// that check.
 #[test]
 fn a_program_under_address_sanitizer_is_seen() -> Result<()> {
     let sanitized = &["-fsanitize=address"];
@@ -59,7 +60,7 @@ fn a_program_under_address_sanitizer_is_seen() -> Result<()> {
     Ok(())
 }
 
-/// One that the library cannot enter runs as it would have, and the profile has a word on it.
+/// A program that cannot load the library runs as usual, and the profile has a note about it.
 #[test]
 fn a_static_program_runs_unseen() -> Result<()> {
     let program = build::compile("tree.c", &["-static"])?.display().to_string();
@@ -72,14 +73,17 @@ fn a_static_program_runs_unseen() -> Result<()> {
     Ok(())
 }
 
-/// A limit holds for a program that is over in less than a second, too: who it is that samples is found out by its first sample.
+/// A limit holds for a program that runs for less than a second, too. samplerd finds the sampling
+/// process by its first sample.
 #[test]
 fn a_short_program_keeps_the_limit() -> Result<()> {
     again::until("a limit that is heard of in time", 5, keeps_the_limit)
 }
 
 fn keeps_the_limit() -> Result<Result<(), String>> {
-    // A fifth of a second. More than half of the blocks would be sampled: no more than are taken at all of what samples by itself.
+    // The program runs for a fifth of a second. Without the limit more than half of the blocks
+    // would be sampled, up to the number of samples that samplerd accepts from a process that
+    // samples itself.
     const BLOCKS: u64 = 17_000;
     const BYTES: u64 = 100_000;
     let program = format!("for _ in range({BLOCKS}): bytearray({BYTES})");
@@ -88,7 +92,7 @@ fn keeps_the_limit() -> Result<Result<(), String>> {
     let (finished, profile) = run_with(&options, &["python3", "-c", &program])?;
     ensure!(finished.code() == 0, "{}", finished.stderr);
     let of = profile.totals.alloc_space;
-    // The interpreter has some megabytes of its own.
+    // The interpreter itself allocates some megabytes.
     let [least, most] = [1.0, 1.1].map(|times| times * (BLOCKS * BYTES) as f64);
     println!("{} samples, {:.0} to {:.0}", profile.samples, of.low, of.high);
     ensure!(of.low <= most && least <= of.high, "{of:?}");

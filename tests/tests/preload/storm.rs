@@ -1,4 +1,5 @@
-//! More samples than a process with the library may send: it raises its interval by itself, and lowers it again.
+//! More samples than a process with the library may send. The library raises the interval by
+//! itself, and lowers it again.
 
 use anyhow::{Context, Result, ensure};
 use sampler_common::sampling::Rate;
@@ -8,22 +9,23 @@ use serde_json::Value;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-/// Mean bytes between samples: blocks of 64 bytes, as fast as they come, give thousands of samples a second.
+/// Mean bytes between samples. Blocks of 64 bytes in a tight loop give thousands of samples a
+/// second.
 const INTERVAL: u64 = 32 << 10;
-/// A limit of each process.
+/// Options with a limit for each process.
 const LIMITED: [&str; 4] =
     ["--max-samples-per-second", "25000", "--max-samples-per-process", "2000"];
-/// As samplerd starts by itself.
+/// samplerd's default limit.
 const DEFAULT: [&str; 2] = ["--max-samples-per-second", "25000"];
-/// Most samples a second of a process with the library, by default.
+/// Largest number of samples a second of a process with the library, by default.
 const PRELOADED: f64 = 1000.0;
 
-/// Blocks for some seconds of storm, and on until [`enough`].
+/// A workload with blocks for some seconds of storm, which goes on until [`enough`].
 fn workload() -> Result<Workload> {
     preload::workload("pressure.c", &["60000000", "1", "64", "storm"], INTERVAL)
 }
 
-/// A workload in its storm under samplerd, and how it is sampled once its interval is raised.
+/// A workload in its storm under samplerd, and its entry in `status` once its interval is raised.
 fn storm(arguments: &[&str]) -> Result<(Workload, Daemon, Value)> {
     let mut workload = workload()?;
     let daemon = Daemon::start(&[workload.pid()], arguments)?;
@@ -32,7 +34,7 @@ fn storm(arguments: &[&str]) -> Result<(Workload, Daemon, Value)> {
     Ok((workload, daemon, during))
 }
 
-/// Goes through the calm behind the storm, to the end.
+/// Runs the calm phase after the storm, to the end.
 fn end(mut workload: Workload, daemon: Daemon) -> Result<()> {
     workload.go()?;
     workload.truth()?;
@@ -40,13 +42,13 @@ fn end(mut workload: Workload, daemon: Daemon) -> Result<()> {
     daemon.stop()
 }
 
-/// Ends the storm; what was allocated in it.
+/// Ends the storm. Returns what was allocated in it.
 fn enough(workload: &mut Workload) -> Result<Truth> {
     workload.child().send("enough")?;
     workload.truth()
 }
 
-/// How it is sampled, in `status`.
+/// The sampling of the process in `status`.
 fn sampling(daemon: &Daemon) -> Result<Value> {
     let status = daemon.status()?;
     let one = status["intervals"].get(0);
@@ -96,7 +98,7 @@ fn the_interval_rises_and_comes_back() -> Result<()> {
     end(workload, daemon)
 }
 
-/// By default a process gives some 1 % of a CPU for samples, whatever it allocates.
+/// By default a process spends some 1 % of a CPU for samples, whatever it allocates.
 #[test]
 fn the_default_limit_holds_in_a_storm() -> Result<()> {
     let (mut workload, daemon, during) = storm(&DEFAULT)?;
@@ -123,7 +125,7 @@ fn the_default_limit_holds_in_a_storm() -> Result<()> {
     end(workload, daemon)
 }
 
-/// The intervals that the library in the process has in force, and was asked for.
+/// The library's interval in force in the process, and the requested interval.
 fn intervals(workload: &Workload) -> Result<(u64, u64)> {
     let path = preload::library()?;
     let file = File::open(&path).context("open the library")?;
@@ -133,7 +135,8 @@ fn intervals(workload: &Workload) -> Result<(u64, u64)> {
     Ok((bytes(state.rate), bytes(state.asked)))
 }
 
-/// samplerd ends in the middle of a storm, or is killed: nobody listens then, and the process samples as it was asked to.
+/// samplerd ends in the middle of a storm, or is killed. Without a listener, the process samples at
+/// the requested interval again.
 #[test]
 fn no_daemon_leaves_a_raised_interval() -> Result<()> {
     for signal in [15, 9] {

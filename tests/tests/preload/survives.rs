@@ -1,5 +1,5 @@
-//! What programs go through: each does and says the same with the library as without it, while every few bytes are sampled and
-//! somebody listens.
+//! Programs behave and print the same with the library as without it, while every few bytes are
+//! sampled and a daemon listens.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
@@ -7,13 +7,13 @@ use sampler_tests::{Daemon, build, preload};
 use std::path::Path;
 use std::process::Command;
 
-/// Mean bytes between samples: enough of them that every path is taken many times.
+/// Mean bytes between samples. At this interval every path is taken many times.
 const INTERVAL: u64 = 512;
 
 const CASES: &[&str] =
     &["life", "fork", "vfork", "spawn", "exec", "threads", "signals", "calls", "errno"];
 
-/// Somebody who listens: to whoever loads the library, from the first allocation on.
+/// A daemon that listens to every process that loads the library, from its first allocation on.
 fn listener(pid: u32) -> Result<Daemon> {
     let library = preload::library()?.display().to_string();
     Daemon::start(&[pid], &["--follow", "--samplers-only", "--probe-file", &library])
@@ -33,7 +33,7 @@ fn program() -> Result<String> {
     Ok(build::compile("preload.c", &[])?.display().to_string())
 }
 
-/// Exit code and output without and with the library.
+/// Checks that exit code and output are equal without and with the library.
 fn is_the_same(command: &[&str], allocator: Option<&str>) -> Result<()> {
     let (name, arguments) = command.split_first().context("a command")?;
     let alone = finish(Command::new(name).args(arguments))?;
@@ -66,7 +66,8 @@ fn lives_of_processes_and_threads() -> Result<()> {
 fn in_front_of_other_allocators() -> Result<()> {
     let program = program()?;
     for allocator in preload::ALLOCATORS {
-        // Debian's mimalloc does not say of aligned blocks how large they are, without the library either.
+        // Debian's mimalloc does not report the usable size of aligned blocks, without the library
+        // either.
         let knows_sizes = !allocator.contains("mimalloc");
         let cases = ["life", "fork", "threads"].into_iter().chain(knows_sizes.then_some("calls"));
         for case in cases {
@@ -82,7 +83,7 @@ fn libraries_that_come_and_go() -> Result<()> {
     is_the_same(&[&program()?, "dlopen", &library], None)
 }
 
-/// Programs of a small Debian system.
+/// The programs of a small Debian system.
 #[test]
 fn programs_say_what_they_say_alone() -> Result<()> {
     let python = "import json,re\nd=[{'k%d'%i:[i]*9} for i in range(9000)]\nprint(len(json.dumps(d)),len(re.findall('k1',str(d))))";
@@ -117,20 +118,21 @@ fn programs_say_what_they_say_alone() -> Result<()> {
     Ok(())
 }
 
-/// The compiler proper: the same bytes come out.
+/// The compiler proper: its output has the same bytes.
 #[test]
 fn a_compiler_makes_the_same_code() -> Result<()> {
     let script = "printf '#include <map>\n#include <string>\nstd::map<std::string,int> m;int f(const char*k){return m[k]++;}' | g++ -O1 -S -x c++ -o - -";
     is_the_same(&["bash", "-c", script], None)
 }
 
-/// A server that holds what its clients have sent it: the digest of all of its contents.
+/// A server that holds data of its clients: the digest of all its data is the same.
 #[test]
 fn a_server_has_the_same_contents() -> Result<()> {
     is_the_same(&["bash", "-c", REDIS], None)
 }
 
-/// Fills a redis-server of its own, deletes some and asks for the digest; its socket is waited for.
+/// Fills a redis-server of its own, deletes some keys and asks for the digest. The script waits for
+/// the server's socket.
 const REDIS: &str = r#"
 d=$(mktemp -d) && trap 'rm -rf $d' EXIT
 redis-server --port 0 --unixsocket $d/s --save '' --appendonly no --enable-debug-command yes > $d/log &
@@ -146,7 +148,8 @@ ask shutdown nosave
 wait
 "#;
 
-/// Killed while its threads allocate: nothing hangs, and the next one is seen as ever.
+/// The program is killed while its threads allocate. Nothing hangs, and the next program is sampled
+/// as usual.
 #[test]
 fn a_program_may_be_killed_at_any_time() -> Result<()> {
     let program = build::compile("preload.c", &[])?;
@@ -157,7 +160,7 @@ fn a_program_may_be_killed_at_any_time() -> Result<()> {
         let mut child = Child::start("busy", &mut command)?;
         ensure!(child.line()? == "busy");
         let pid = child.pid().to_string();
-        // Seen, and then at some other moment each time.
+        // The program has samples by now. The kill comes at another moment each time.
         daemon.profile_where("its samples", "alloc", &["--pid", &pid], |of| {
             of.samples > round * 20
         })?;

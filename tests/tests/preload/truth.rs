@@ -1,4 +1,5 @@
-//! The truth tests of the probes, through the library: the same workload, the same bounds, the same wrong estimators that must fail.
+//! The truth tests of the probes, with the library: the same workload, the same bounds, the same
+//! wrong estimators that must fail.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::interval;
@@ -6,14 +7,16 @@ use sampler_tests::statistics::{self, Comparison};
 use sampler_tests::truth::TrueSums;
 use sampler_tests::{Daemon, Profile, Truth, preload};
 
-/// Mean bytes between samples: 8,700 ± 90 in each run, which are sent in less than a second, in which a process may send 10,000.
+/// Mean bytes between samples. Each run has 8,700 ± 90 samples in less than a second. A process may
+/// send 10,000 a second.
 const INTERVAL: u64 = 80 << 10;
 /// Runs of 660,000 allocations.
 const RUNS: u64 = 22;
-/// Expected samples from which a function's interval must cover.
+/// Expected samples from which a function's interval must cover the truth.
 const COMPARED: f64 = 30.0;
 
-/// Numbers whose intervals are compared: 7 functions and the total, allocated and live, in each run.
+/// Confidence of an interval. Compared are 7 functions and the total, allocated and live, in each
+/// run.
 fn confidence() -> f64 {
     1.0 - 1e-7 / (RUNS * 8 * 2) as f64
 }
@@ -26,7 +29,8 @@ fn estimates_are_as_good_as_they_say() -> Result<()> {
         compare(&profile, &truth, &mut alloc, &mut live).with_context(|| format!("seed {seed}"))?;
     }
     statistics::judge("allocated bytes", &alloc)?;
-    // A process may send 10,000 samples a second; of what is held that leaves too few for the wrong estimators to fail.
+    // A process may send 10,000 samples a second. At that rate held bytes have too few samples for
+    // the wrong estimators to fail.
     let live = statistics::fit(&live);
     statistics::chi_squared(&live)?.check("live bytes: estimates")?;
     statistics::reported_variance(&live)?.check("live bytes: variances")
@@ -85,7 +89,7 @@ fn compare(
     Ok(())
 }
 
-/// What the workload knows of a comparison.
+/// The workload's part of a comparison.
 fn known(name: String, sums: &TrueSums) -> Comparison {
     Comparison {
         name,

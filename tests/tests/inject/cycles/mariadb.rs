@@ -1,4 +1,5 @@
-//! MariaDB: the same statements give the same results again and again, and its own check of the tables finds nothing.
+//! MariaDB: the same statements give the same results again and again, and its own check of the
+//! tables finds no error.
 
 use super::{Cycles, count};
 use anyhow::{Context, Result, ensure};
@@ -7,13 +8,13 @@ use sampler_tests::wait;
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-/// Clients, each with a table of its own.
+/// Number of clients, each with a table of its own.
 const CLIENTS: u32 = 2;
-/// Different loads: each of them has one result.
+/// Number of different loads. Each load has one result.
 const LOADS: u32 = 4;
 const SIGTERM: i32 = 15;
 
-/// Statements that say in three lines what came of them: sums, and what the check of the table says.
+/// Statements that print their results in three lines: sums, and the result of the table's check.
 fn statements(table: u32, load: u32) -> String {
     let seed = load + 2;
     format!(

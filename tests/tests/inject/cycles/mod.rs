@@ -1,6 +1,7 @@
-//! People's programs under load while the sampler goes in and out: their own checks must find nothing.
+//! Real programs under load during injections and ejections: their own checks must find no error.
 //!
-//! `cargo xtask test --long` makes ten times as many cycles, and has the programs tested that are too large to be installed for every run.
+//! `cargo xtask test --long` makes ten times as many cycles, and includes the programs that are too
+//! large to be installed for every run.
 
 mod mariadb;
 mod postgres;
@@ -16,14 +17,14 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-/// How often the sampler goes in and out, unless the environment says otherwise.
+/// Number of injections and ejections, unless the environment variable sets another.
 const CYCLES: u32 = 20;
-/// The variable that says so.
+/// The variable that sets the number of cycles.
 const VARIABLE: &str = "SAMPLER_TEST_CYCLES";
-/// Samples are frequent, so that the slow ways are taken, too.
+/// A small interval: the slow paths are taken, too.
 const INTERVAL: u64 = 16 << 10;
 
-/// How many cycles each program goes through.
+/// Number of cycles of each program.
 fn count() -> Result<u32> {
     match env::var(VARIABLE) {
         Ok(text) => text.parse().with_context(|| format!("{VARIABLE}={text}: give a number")),
@@ -37,7 +38,7 @@ struct Cycles {
     pids: Vec<u32>,
     started: Instant,
     made: u32,
-    /// How long all threads stood each time, microseconds.
+    /// How long all threads were stopped each time, microseconds.
     stops_us: Vec<u64>,
 }
 
@@ -87,14 +88,14 @@ impl Drop for Cycles {
     }
 }
 
-/// Children of a process.
+/// Children of the process `pid`.
 fn children(pid: u32) -> Result<Vec<u32>> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let list = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     list.split_ascii_whitespace().map(|pid| pid.parse().context("parse a pid")).collect()
 }
 
-/// A program that checks itself works with the sampler and without it.
+/// Checks a program that checks itself, with the sampler and without it.
 fn subject(name: &'static str, mut program: Subject) -> Result<()> {
     let mut cycles = Cycles::new(name, &[program.pid()]);
     for number in 0..count()? {
@@ -131,7 +132,8 @@ fn exceptions() -> Result<()> {
     subject("exceptions", Subject::spawn("thrown.cpp", Command::new(program).arg("4"))?)
 }
 
-/// A context that was saved may have its program counter anywhere in the hooked code, where no look at threads finds it.
+/// A saved context may have its program counter anywhere in the hooked code. Inspecting the threads
+/// does not find it there.
 #[test]
 fn contexts_on_the_heap() -> Result<()> {
     let program = Subject::start("injected.c", &["2", "busy", "profiled", "saved"])?;

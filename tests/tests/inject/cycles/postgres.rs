@@ -1,4 +1,5 @@
-//! PostgreSQL under pgbench: what its transactions have moved adds up, and no process of it has crashed.
+//! PostgreSQL under pgbench: the sums of its transactions are consistent, and none of its processes
+//! has crashed.
 
 use super::{Cycles, children, count};
 use anyhow::{Context, Result, ensure};
@@ -10,16 +11,16 @@ use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// pgbench ends by itself at this signal, and says whether all went well.
+/// pgbench ends at this signal, and reports whether all went well.
 const SIGALRM: i32 = 14;
 const SIGINT: i32 = 2;
-/// Connections that stay, each with a server process of its own.
+/// Number of lasting connections, each with a server process of its own.
 const CONNECTIONS: usize = 2;
-/// What the sums of all balances and of the history have to be: the same.
+/// The sums of all balances and of the history, which must be equal.
 const SUMS: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers), \
      (SELECT sum(bbalance) FROM pgbench_branches), (SELECT sum(delta) FROM pgbench_history), (SELECT count(*) FROM pgbench_history)";
 
-/// The newest version's programs.
+/// Directory of the newest version's programs.
 fn programs() -> Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = versions.map(|of| of.path().join("bin")).filter(|of| of.join("initdb").is_file());
@@ -68,7 +69,7 @@ impl Server {
         Child::start("pgbench", self.client("pgbench").args(["-n", "-T", "3600"]).args(arguments))
     }
 
-    /// Its processes that serve connections.
+    /// The server's processes that serve connections.
     fn backends(&self) -> Result<Vec<u32>> {
         let serves = |pid: &u32| {
             let name = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -77,7 +78,7 @@ impl Server {
         Ok(children(self.child.pid())?.into_iter().filter(serves).collect())
     }
 
-    /// The sums are equal; of how many transactions.
+    /// Checks that the sums are equal. Returns the number of transactions.
     fn adds_up(&self) -> Result<u64> {
         let line = self.ask(SUMS)?;
         let (sums, transactions) = line.rsplit_once('|').context("no sums")?;
@@ -95,7 +96,8 @@ fn postgres() -> Result<()> {
     let mut clients = vec![server.pgbench(&["-c", &CONNECTIONS.to_string()])?];
     wait::until("connections", || Ok((server.backends()?.len() == CONNECTIONS).then_some(())))?;
     let pids = [vec![server.child.pid()], server.backends()?].concat();
-    // Its connections come and go: a process is forked for each, with the sampler in it or without.
+    // This client's connections come and go. The server forks a process for each, with the sampler
+    // in it or without.
     clients.push(server.pgbench(&["-c", "1", "-C"])?);
     let mut cycles = Cycles::new("postgres", &pids);
     let mut transactions = 0;

@@ -1,4 +1,4 @@
-//! redis-server: the digest of all that it holds is that of another one that is left alone.
+//! redis-server: the digest of all its data equals that of another server that is not injected.
 
 use super::{Cycles, count};
 use anyhow::{Context, Result, ensure};
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Commands that leave the same data whenever they are carried out in this order.
+/// Commands that leave the same data whenever they are executed in this order.
 fn commands(round: u32) -> String {
     let mut text = String::new();
     for i in 0..20_000u32 {
@@ -61,7 +61,7 @@ impl Redis {
         Ok(String::from_utf8_lossy(&finished.stdout).trim().to_owned())
     }
 
-    /// A client that sends all of a file's commands.
+    /// Sends all commands of a file.
     fn feed(&self, commands: &Path) -> Result<std::process::Child> {
         let input = std::fs::File::open(commands)?;
         let mut client = self.client();

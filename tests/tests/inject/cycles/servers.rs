@@ -1,4 +1,4 @@
-//! Web servers: every answer that their clients get is the one that they got before.
+//! Web servers: every answer during the cycles equals the answer before them.
 
 use super::{Cycles, children, count, source};
 use anyhow::{Context, Result, ensure};
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Pages that are asked for, each by a client of its own.
+/// Number of pages, each requested by a client of its own.
 const PAGES: u32 = 3;
 
-/// The body of the answer to a request, compressed if the server likes.
+/// The body of the answer to a request, possibly compressed.
 fn ask(socket: &Path, page: u32) -> Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket).context("connect")?;
     stream.set_read_timeout(Some(wait::DEADLINE))?;
@@ -27,7 +27,7 @@ fn ask(socket: &Path, page: u32) -> Result<Vec<u8>> {
     Ok(bytes.split_off(end + 4))
 }
 
-/// Asks for a page again and again; how often.
+/// Requests a page again and again. Returns the number of requests.
 fn compare(socket: &Path, page: u32, expected: &[u8], ends: &AtomicBool) -> Result<u64> {
     let mut answers = 0;
     while !ends.load(Ordering::Relaxed) {
@@ -110,10 +110,10 @@ fn nginx() -> Result<()> {
     })?;
     let served = serve("nginx", &socket, &[&[server.pid()], &workers[..]].concat());
     if served.is_err() {
-        // They survive a server that is killed.
+        // The workers survive a server that is killed.
         workers.iter().try_for_each(|worker| child::kill(*worker, 9))?;
     }
     served?;
-    // SIGQUIT: it waits for its workers.
+    // SIGQUIT: the server waits for its workers.
     ends_well(server, 3)
 }

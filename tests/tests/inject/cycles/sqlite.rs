@@ -1,11 +1,12 @@
-//! sqlite3: its answers are those of another one that is left alone, and its own check finds nothing.
+//! sqlite3: its answers equal those of another process that is not injected, and its own check
+//! finds no error.
 
 use super::{Cycles, count};
 use anyhow::{Result, ensure};
 use sampler_tests::child::Child;
 use std::process::Command;
 
-/// Statements whose last one says what came of them, in one line.
+/// Statements whose last one prints their result, in one line.
 fn statements(seed: u32) -> String {
     format!(
         "DELETE FROM t; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000) \
