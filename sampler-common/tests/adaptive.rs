@@ -1,4 +1,4 @@
-//! Adaptive rates: the budget and the floor are kept, and no other rates are better.
+//! Adaptive rates keep the budget and the floor, and no other rates are better.
 
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 use proptest::strategy::Strategy as _;
@@ -11,7 +11,7 @@ fn size(class: &ClassUse) -> f64 {
     (class.bytes / class.objects).max(1.0)
 }
 
-/// Uses in classes 1 … 27, at most ten; some not used, some not live.
+/// Uses of at most ten of the classes 1 … 27. Some classes are not used, some have no live blocks.
 fn uses() -> impl proptest::strategy::Strategy<Value = [ClassUse; CLASSES]> {
     let one = (1usize..28, 0.0f64..1.0, 0.0f64..7.0, -6.0f64..0.0, any::<bool>());
     proptest::collection::vec(one, 1..10).prop_map(|list| {
@@ -27,7 +27,7 @@ fn uses() -> impl proptest::strategy::Strategy<Value = [ClassUse; CLASSES]> {
     })
 }
 
-/// p of each used class, from the rate it is given.
+/// The chance p of each used class at the rate of its design.
 fn chances(classes: &[ClassUse], designs: &[Design]) -> Vec<f64> {
     let chance = |(class, design): (&ClassUse, &Design)| {
         let hazard = design.rate().raw() as f64 / HAZARD_ONE as f64;
@@ -71,7 +71,7 @@ proptest! {
         }
     }
 
-    /// No transfer of budget between two classes lowers the variance, but by rounding.
+    /// No transfer of budget between two classes lowers the variance, apart from rounding.
     #[test]
     fn no_other_rates_are_better(classes in uses(), digits in 1.0f64..7.0, from in 0usize..CLASSES, to in 0usize..CLASSES, part in 1e-3f64..0.5) {
         let interval = 10f64.powf(digits);
@@ -119,12 +119,13 @@ fn what_lives_is_sampled_more() {
     classes[3] = ClassUse { objects: 1e6, bytes: 64e6, live_objects: 10_000.0 };
     classes[4] = ClassUse { objects: 1e6, bytes: 128e6, live_objects: 90_000.0 };
     let designs = adapt(&classes, 524_288.0);
-    // λ as √(live shares), 0.1 and 0.3.
+    // λ is proportional to √(live shares), 0.1 and 0.3.
     let ratio = designs[4].rate().raw() as f64 / designs[3].rate().raw() as f64;
     assert!((ratio / 3.0 - 1.0).abs() < 1e-3, "{ratio}");
 }
 
-/// One class that must be certain leaves its rest to the others; if all that lives is certain, the floor takes it.
+/// A class that must be certain leaves its rest to the others. If all live blocks are certain, the
+/// floor takes the rest.
 #[test]
 fn a_capped_class_leaves_the_rest_to_others() {
     let mut classes = [ClassUse::default(); CLASSES];

@@ -1,6 +1,6 @@
-//! Estimates under the brake: the rate of later calls follows from earlier samples, and nothing is biased by it. It falls no further than it
-//! may; records that find no room then are lost with their stacks, and keep their sizes.
-//! `cargo test --test brake -- --nocapture` prints the table.
+//! Estimates under the brake: the rate of later calls follows from earlier samples, without any
+//! bias. The rate falls no further than allowed. Records that then find no room lose their stacks
+//! and keep their sizes. `cargo test --test brake -- --nocapture` prints the table.
 
 mod common;
 
@@ -18,11 +18,12 @@ const SIZES: [u64; 4] = [8, 64, 700, 20_000];
 /// A program whose records wait in a ring.
 struct Storm {
     design: Design,
-    /// The daemon reads a record after so many calls; 0: never.
+    /// Number of calls after which the daemon reads a record; 0: never.
     reads: u32,
 }
 
-/// What one run gives: the estimated bytes, whether the interval holds them, the highest level.
+/// Result of one run: the ratio of the estimated bytes to the truth, whether the interval covers
+/// the truth, the highest level.
 fn run(storm: &Storm, random: &mut SplitMix) -> (f64, bool, u32) {
     let (countdown, position) = (Local::default(), Local::default());
     let (mut waiting, mut highest, mut truth) = (0u64, 0, 0.0);
@@ -81,7 +82,7 @@ fn a_rate_that_follows_the_ring_biases_nothing() {
             println!(
                 "{strategy:?} {interval} {reads}: {mean:.4} ± {spread:.4}, {share:.3}, level {highest}"
             );
-            // Five standard deviations of the mean: by chance once in a million.
+            // Five standard deviations of the mean are exceeded by chance once in a million runs.
             assert!((mean - 1.0).abs() <= 5.0 * spread / runs.sqrt() + 1e-9, "biased");
             assert!(highest > 0, "level {highest}");
             assert!(share > 0.96, "the interval holds the truth in {share} of the runs");

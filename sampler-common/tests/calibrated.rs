@@ -1,4 +1,5 @@
-//! Rows calibrated to exact totals: they sum to these, whatever they are, and so do sums of rows.
+//! Rows calibrated to exact totals sum to these totals, whatever the totals are. Sums of rows do,
+//! too.
 
 use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 use proptest::strategy::Strategy as Generator;
@@ -22,12 +23,13 @@ fn draws() -> impl Generator<Value = Vec<Draw>> {
 }
 
 fn silent() -> impl Generator<Value = Vec<Silent>> {
-    // As often too few to be seen as not.
+    // These counts are too small to be sampled about as often as not.
     let size = (0u32..17).prop_map(|shift| 16 << shift);
     proptest::collection::vec((0u32..4, size, (0u32..10).prop_map(|shift| 1 << shift)), 0..6)
 }
 
-/// Five rows and their reference; each process's exact totals are about `scale` times the samples.
+/// Five rows and their reference. The exact totals of each process are about `scale` times the
+/// samples.
 fn profile(draws: &[Draw], silent: &[Silent], scale: u64) -> (Vec<Row>, Reference) {
     let design =
         Design::new(Strategy::Geometric, Rate::from_interval(INTERVAL).expect("in the domain"));
@@ -80,7 +82,7 @@ proptest! {
         prop_assert!(near(sum, bytes), "{sum} bytes of {bytes}");
         let sum: f64 = of_rows.iter().map(|of| of.alloc_objects.value).sum();
         prop_assert!(near(sum, objects), "{sum} objects of {objects}");
-        // All of them at once: exact, with nothing open.
+        // The sum of all rows is exact, without uncertainty.
         let mut sum = Row::default();
         rows.iter().for_each(|row| sum.add(row));
         let total = everything(&reference, Estimator::Calibrated);
@@ -121,7 +123,7 @@ proptest! {
         }
     }
 
-    /// Values are linear: a function's row is the sum of its stacks, and its estimate is the sum of theirs.
+    /// Values are linear: the estimate of a function's row is the sum of its stacks' estimates.
     #[test]
     fn sums_of_rows_are_estimated_as_sums(draws in draws(), silent in silent(), scale in 1u64..100) {
         let (rows, reference) = profile(&draws, &silent, scale);
@@ -144,14 +146,15 @@ fn without_exact_totals_a_process_stays_weighted() {
     }
     let (of, weighted) = (calibrated(&rows[1], &reference), rows[1].total().alloc_space);
     assert_eq!((of.alloc_space.value, of.alloc_space.method), (weighted.sum, Method::Weighted));
-    // A row of both: one part calibrated, one weighted, and it says so.
+    // A row of two processes: one part is calibrated, the other weighted. The method says so.
     let of = calibrated(&rows[0], &reference).alloc_space;
     assert!((of.value - (50.0 * 100.0 + weighted.sum)).abs() < 1e-6, "{of:?}");
     assert_eq!(of.method, Method::Weighted);
     assert_eq!(unsampled(&reference, Estimator::Calibrated), Row::default());
 }
 
-/// Two blocks of 1 MiB that hardly anything could have sampled, beside samples of 64 B; at a rate that sees them they are shared out.
+/// Two blocks of 1 MiB that can hardly be sampled, and samples of 64 B. At a rate that can sample
+/// the blocks, they are shared out.
 #[test]
 fn what_can_hardly_be_seen_is_nobodys() {
     let (rows, mut reference) = profile(&[(0, 0, 64), (0, 0, 64)], &[(0, 1 << 20, 2)], 10);
@@ -167,7 +170,7 @@ fn what_can_hardly_be_seen_is_nobodys() {
             (of.value - (22.0 - nobodys)).abs() < 1e-9 && (of.high - 22.0).abs() < 1e-9,
             "{of:?}"
         );
-        // With all samples it is still not the total: other rows may have gone unseen.
+        // A row with all samples does not have the whole total: other rows may have no sample.
         assert!(of.low < of.value, "{of:?}");
         let total = everything(&reference, Estimator::Calibrated);
         let of = calibrated(&total, &reference).alloc_objects;
@@ -175,7 +178,7 @@ fn what_can_hardly_be_seen_is_nobodys() {
     }
 }
 
-/// A process of which nothing was sampled, and one whose samples are all of no bytes.
+/// A process without samples, and one whose samples all have 0 bytes.
 #[test]
 fn what_no_stack_can_take_is_a_row() {
     let (rows, reference) = profile(&[(0, 0, 0), (1, 0, 500)], &[(0, 64, 7), (2, 64, 3)], 10);
@@ -183,13 +186,14 @@ fn what_no_stack_can_take_is_a_row() {
     assert_eq!(rest.processes().collect::<Vec<_>>(), [0, 2]);
     let of = calibrated(&rest, &reference);
     assert_eq!((of.alloc_space.value, of.alloc_space.samples), (10.0 * 64.0, 0));
-    // The objects of process 0 have a sample that stands for them.
+    // The objects of process 0 are represented by a sample.
     assert_eq!(of.alloc_objects.value, 3.0);
     assert!((calibrated(&rows[0], &reference).alloc_objects.value - 27.0).abs() < 1e-9);
     assert_eq!(unsampled(&reference, Estimator::Weighted), Row::default());
 }
 
-/// A row with nearly everything, and others of which few samples are expected: how often its lower end lies above what it has.
+/// A row with nearly everything, and others with few expected samples. The test bounds how often
+/// the row's lower end is above its truth.
 #[test]
 fn the_lower_end_of_a_row_with_nearly_everything_knows_what_the_others_hide() {
     let alpha = Confidence::DEFAULT.alpha();

@@ -1,4 +1,4 @@
-//! Laws of costs: works add before they are charged, intervals are ordered and cover.
+//! Laws of costs: works are added before they are charged, and intervals are ordered and cover.
 
 use proptest::prelude::*;
 use sampler_common::cost::{Events, Line, Measured, Placed, Tariff, Work};
@@ -63,8 +63,9 @@ proptest! {
         prop_assert!(spent.variance >= 0.0 && spent.unpriced >= 0.0);
     }
 
-    /// A sum costs what its parts cost; errors of one price are shared, so that the sum's standard error is at most the sum of theirs,
-    /// and at least their difference (the errors of a line's two ends may be opposite).
+    /// A sum costs what its parts cost. The parts share the error of a price. The sum's standard
+    /// error is therefore at most the sum of theirs, and at least their difference (the errors of a
+    /// line's two ends may be opposite).
     #[test]
     fn works_add(tariff in tariff(), a in work(), b in work()) {
         let mut sum = a;
@@ -87,7 +88,8 @@ proptest! {
     }
 }
 
-/// The interval that the batches make covers the true median of their law, an ugly one: most batches alike, some dear.
+/// The interval from the batches covers the true median of an ugly distribution: most batches are
+/// alike, some are expensive.
 #[test]
 fn the_interval_of_a_price_covers_it() {
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
@@ -101,7 +103,8 @@ fn the_interval_of_a_price_covers_it() {
     for _ in 0..rounds {
         let mut batch = || {
             let dear = random() < 0.2;
-            // The median of what follows is at 500 + 20·0.625: the share 0.5 of all lies in the 0.8 that are not dear.
+            // The median of this distribution is 500 + 20·0.625: the share 0.5 of all batches is
+            // within the 0.8 that are not expensive.
             500.0 + 20.0 * random() + if dear { 5000.0 * random() + 20.0 } else { 0.0 }
         };
         let batches: Vec<f64> = (0..25).map(|_| batch()).collect();

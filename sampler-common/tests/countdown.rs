@@ -1,4 +1,4 @@
-//! The countdown of one thread: every size has the probability that its rate says.
+//! The countdown of one thread: every size has the probability of its rate.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn interval_1_samples_everything() {
     }
 }
 
-/// One stream of mixed sizes whose rate changes all the time; one cell, started at 0.
+/// One stream of mixed sizes whose rate changes all the time, with one cell that starts at 0.
 #[test]
 fn inclusion_is_what_the_rate_says() {
     let (cell, mut random) = (Local::default(), SplitMix(3));
@@ -63,16 +63,19 @@ fn gaps_between_sampled_bytes_are_geometric() {
         let (cell, mut random) = (Local::default(), SplitMix(seed));
         let (mut bytes, mut last, mut gaps) = (0u64, 0u64, Vec::new());
         while gaps.len() < 100_000 {
-            // Small against R, or else a second byte of one request would matter.
+            // The size is small against R. Otherwise a second sampled byte of one request would
+            // matter.
             let size = 1 + random.below(4) as u64 % interval;
             if let Trial::Hit { rest } = trial(&cell, rate.charge(size), &mut random) {
                 let at = bytes + offset(rest, rate.raw(), size);
-                // Spread over the step of the discrete distribution function: uniform.
+                // The value is spread over the step of the discrete distribution function, and so
+                // is uniform.
                 let below =
                     |gap: u64| -(-(gap as f64) * rate.raw() as f64 / HAZARD_ONE as f64).exp_m1();
                 let gap = at + 1 - last;
                 gaps.push(below(gap - 1) + random.uniform() * (below(gap) - below(gap - 1)));
-                // The rest of this request is not looked at: memoryless, so start behind it.
+                // The rest of this request is skipped. The process is memoryless, so the next gap
+                // starts after it.
                 last = bytes + size;
             }
             bytes += size;
@@ -91,7 +94,7 @@ proptest! {
         let rest = draw(random).min(rate.charge(size));
         let at = offset(rest, raw, size);
         prop_assert!(at < size.max(1));
-        // Its own share of the hazard holds the rest.
+        // The byte's own share of the hazard contains the rest.
         let before = u128::from(at) * u128::from(raw);
         prop_assert!(before < u128::from(rest));
         prop_assert!(u128::from(rest) <= before + u128::from(raw));

@@ -1,5 +1,5 @@
-//! The laws of the shared counters: exact where they say so, unbiased, as scattered as the formulas say, never falling; and what
-//! the ones that are wrong get wrong.
+//! Laws of the shared counters: exact where they claim to be, unbiased, with the variance of the
+//! formulas, never falling. Counters that are wrong show their errors.
 
 mod common;
 #[path = "common/counters.rs"]
@@ -26,7 +26,7 @@ fn scalable(switch: Switch) -> Scalable<AtomicU64> {
     Scalable { word: AtomicU64::new(0), switch }
 }
 
-/// What `runs` counters of `events` events show.
+/// Values of `runs` counters after `events` events.
 fn counts(switch: Switch, events: u64, runs: u64, seed: u64) -> Vec<f64> {
     let run = |run| {
         let (counter, mut worker) = (scalable(switch), worker(seed << 32 | run));
@@ -36,7 +36,7 @@ fn counts(switch: Switch, events: u64, runs: u64, seed: u64) -> Vec<f64> {
     (0..runs).map(run).collect()
 }
 
-/// Standard errors by which the mean of `values` misses `truth`, and their mean square distance from it over `variance`.
+/// Error of the mean of `values` in standard errors, and mean squared error over `variance`.
 fn bias(values: &[f64], truth: f64, variance: f64) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -89,7 +89,7 @@ fn single_events_are_unbiased_with_the_variance_of_the_formula() {
     }
 }
 
-/// Shares of counts of `events` below 98 % and above 102 % of the truth.
+/// Shares of counts of `events` that are below 98 % and above 102 % of the truth.
 fn beyond_2_percent(log2: u32, events: u64, runs: u64) -> (f64, f64) {
     let values = counts(switch(log2), events, runs, 7);
     let share = |outside: &dyn Fn(f64) -> bool| {
@@ -100,14 +100,15 @@ fn beyond_2_percent(log2: u32, events: u64, runs: u64) -> (f64, f64) {
 
 #[test]
 fn nine_tenths_of_all_counts_are_within_2_percent_at_the_default() {
-    // A third into an octave, where the error is largest: by the formula 1.8 % of the counts lie on either side, so that 5 % of 1000
-    // is 7.5 standard deviations away.
+    // A third into an octave the error is largest. By the formula 1.8 % of the counts are beyond
+    // either bound, so that 5 % of 1000 is 7.5 standard deviations away.
     for events in [10_922, 21_845, 87_381] {
         let (below, above) = beyond_2_percent(13, events, 1000);
         println!("{events} events: {below} below 98 %, {above} above 102 %");
         assert!(below < 0.05 && above < 0.05, "{events} events: {below} below, {above} above");
     }
-    // The check can fail: with a switch-over four times lower 15 % lie on either side.
+    // The check can fail: with a switch-over four times lower, 15 % of the counts are beyond either
+    // bound.
     let (below, above) = beyond_2_percent(11, 87_381, 1000);
     assert!(below > 0.05 && above > 0.05, "{below} below, {above} above");
 }
@@ -135,7 +136,7 @@ fn bytes_are_unbiased_within_the_variance_bound() {
             let (errors, _) = bias(&values, truth, own);
             println!("{name}, 2^{log2}: {:.3} % s.d.", 100.0 * own.sqrt() / truth);
             assert!(errors.abs() < 5.0, "{name}, 2^{log2}: off by {errors} standard errors");
-            // It is a bound: single events reach 3/4 of it.
+            // The variance is a bound: single events reach 3/4 of it.
             let slack = 1.0 + 6.0 * (2.0 / RUNS as f64).sqrt();
             assert!(ratio < 0.75 * slack, "{name}, 2^{log2}: {ratio} of the largest variance");
         }
@@ -151,7 +152,7 @@ fn a_cap_keeps_the_error_falling() {
     let variance = values.iter().map(|v| capped.variance(*v as u64)).sum::<f64>() / RUNS as f64;
     let (errors, ratio) = bias(&values, 1e5, variance);
     assert!(errors.abs() < 5.0 && (ratio - 1.0).abs() < 0.5, "{errors}, {ratio}");
-    // Linear in the count instead of quadratic: 7·10⁵ against 2.7·10⁷.
+    // The variance is linear in the count instead of quadratic: 7·10⁵ against 2.7·10⁷.
     assert!(variance < 8.0 * 1e5 && free.variance(100_000) > 30.0 * variance);
 }
 
@@ -168,7 +169,7 @@ fn the_interval_covers_what_it_says() {
                 count.low <= events as f64 && events as f64 <= count.high
             };
             let covered = values.iter().filter(covers).count() as u64;
-            // At most 1 % short (the normal law of few waits), beyond what chance does.
+            // The coverage is at most 1 % short (the normal law of few waits), beyond chance.
             let short = deviations(covered, RUNS, level - 0.01);
             println!("{events} events at {level}: {}", covered as f64 / RUNS as f64);
             assert!(short > -4.9, "{events} events at {level}: {covered} of {RUNS}");
@@ -176,8 +177,8 @@ fn the_interval_covers_what_it_says() {
     }
 }
 
-/// A word whose readers see what was there a while ago: as many workers as there are reads between
-/// renewals stand between their load and their addition.
+/// A word whose readers get an old value. As many workers as there are reads between two renewals
+/// are between their load and their addition.
 struct Stale {
     value: Cell<u64>,
     seen: Cell<u64>,
@@ -223,7 +224,7 @@ impl FullWord for Stale {
 const WORKERS: u32 = 8;
 const ROUNDS: u32 = 3000;
 
-/// What eight workers in step count: all read, then all add.
+/// Counts of eight workers in step: all read, then all add.
 fn in_step<C: Counter>(
     make: impl Fn(Stale) -> C,
     word: impl Fn(&C) -> &Stale,
@@ -256,12 +257,13 @@ fn workers_in_step_lose_nothing_unless_they_race_or_share_their_luck() {
     let (errors, ratio) = bias(&values, events, law);
     assert!(errors.abs() < 5.0 && ratio < 1.0, "exchange first: {errors}, {ratio}");
 
-    // The same random numbers everywhere: still unbiased, but eight err as one.
+    // With the same random numbers in all workers the count is unbiased, but eight errors are
+    // equal.
     let values = in_step(make, |counter| &counter.word, true);
     let (errors, ratio) = bias(&values, events, law * f64::from(WORKERS));
     assert!(errors.abs() < 5.0 && ratio > 0.6, "alike: {errors}, {ratio}");
 
-    // Of eight that race one counts.
+    // Of eight workers that race, one counts.
     let values = in_step(Racing, |counter| &counter.0, false);
     assert!(values.iter().all(|value| *value == f64::from(ROUNDS)));
 }
@@ -280,7 +282,7 @@ fn threads_lose_nothing() {
             let (first, racing) = (&first, &racing);
             scope.spawn(move || {
                 let random = |stream: u64| SplitMix(stream << 32 | number as u64);
-                // A source for each counter: see `Worker`.
+                // Each counter has its own random source, see `Worker`.
                 let mut worker = Worker { number, random: random(1) };
                 let mut of_first = Worker { number, random: random(2) };
                 let mut last = 0;
@@ -327,7 +329,7 @@ proptest! {
             first.add(amount, &mut worker);
             prop_assert!(scalable.value() >= before.0 && first.value() >= before.1);
             if scalable.value() < SATURATED {
-                // Rounded by less than a quantum.
+                // The sum is rounded by less than a quantum.
                 let added = scalable.value() - before.0;
                 prop_assert!(added.abs_diff(amount.min(MAX_AMOUNT)) < quantum);
             }

@@ -1,5 +1,6 @@
-//! Coverage of the gamma interval: how often it holds the truth, for the size mixes and sample
-//! counts that people meet. `cargo test --test coverage -- --nocapture` prints the tables.
+//! Coverage of the gamma interval: the share of runs whose interval covers the truth, for common
+//! size mixes and numbers of samples. `cargo test --test coverage -- --nocapture` prints the
+//! tables.
 
 mod common;
 #[path = "common/population.rs"]
@@ -11,15 +12,15 @@ use sampler_common::estimate::{Confidence, Estimate, weighted};
 
 /// Shares of runs.
 struct Coverage {
-    /// Whose interval holds the true bytes.
+    /// Runs whose interval covers the true bytes.
     space: f64,
-    /// Whose interval holds the true objects.
+    /// Runs whose interval covers the true objects.
     objects: f64,
-    /// Mean width of the bytes' interval over that of y ± z√v.
+    /// Mean width of the bytes' interval divided by that of y ± z√v.
     width: f64,
 }
 
-/// `deviations` is z of `level`.
+/// Measures the coverage at `level`; `deviations` is the z of `level`.
 fn coverage(
     population: &Population,
     level: f64,
@@ -48,7 +49,7 @@ fn coverage(
     Coverage { space: share(space_held), objects: share(objects_held), width: width / normal }
 }
 
-/// 4,000 runs: the share is good to 0.0035 (one standard deviation); these are bounds for 95 %.
+/// 4,000 runs: the share has a standard deviation of 0.0035. The bounds are for 95 %.
 #[test]
 fn holds_the_truth_19_times_in_20() {
     println!("{:12} {:>8} {:>8} {:>8} {:>8}", "sizes", "samples", "bytes", "objects", "width");
@@ -60,7 +61,7 @@ fn holds_the_truth_19_times_in_20() {
                 "{name:12} {expected:8} {:8.4} {:8.4} {:8.3}",
                 got.space, got.objects, got.width
             );
-            // At few samples it errs on the safe side.
+            // With few samples the interval errs on the safe side.
             let least = if expected < 10.0 { 0.96 } else { 0.945 };
             assert!(got.space >= least, "{name} at {expected}: bytes {}", got.space);
             assert!(!population.uniform() || got.objects >= least, "{name}: {}", got.objects);
@@ -70,7 +71,7 @@ fn holds_the_truth_19_times_in_20() {
     }
 }
 
-/// Deep in the tails, where the width comes from the shape of the distribution.
+/// Coverage deep in the tails, where the width depends on the shape of the distribution.
 #[test]
 fn holds_the_truth_999_times_in_1000() {
     println!("{:12} {:>8} {:>8} {:>8}", "sizes", "samples", "missed", "width");
@@ -86,7 +87,7 @@ fn holds_the_truth_999_times_in_1000() {
 
 #[test]
 fn few_samples_next_to_certain_ones_count_as_few() {
-    // 20 certain blocks of 16 MiB say nothing about the small ones next to them.
+    // 20 certain blocks of 16 MiB carry no information about the small ones next to them.
     let population =
         Population { name: "small and huge", groups: vec![(64, 82_000), (16 << 20, 20)] };
     let got = coverage(&population, 0.95, 1.959964, 4000, 60);

@@ -1,5 +1,5 @@
-//! Differences of simulated profiles: how often chance alone is called a change, and how often a change is found.
-//! `cargo test --test difference -- --nocapture` prints the tables.
+//! Differences of simulated profiles: how often chance alone is reported as a change, and how often
+//! a change is found. `cargo test --test difference -- --nocapture` prints the tables.
 
 mod common;
 #[path = "common/population.rs"]
@@ -12,7 +12,7 @@ use sampler_common::estimate::{
 };
 use sampler_common::sampling::Rate;
 
-/// Samples of one run of a stack, taken at `interval`; of every group `share` times as many.
+/// Samples of one run of a stack, taken at `interval`. Each group has `share` times as many blocks.
 fn sampled(
     population: &Population,
     interval: u64,
@@ -38,7 +38,7 @@ fn sampled(
     row
 }
 
-/// How a difference is judged.
+/// A test of a difference, which returns p.
 type Judge = fn(&Side, &Side) -> f64;
 
 fn ours(a: &Side, b: &Side) -> f64 {
@@ -65,18 +65,19 @@ fn normal_tail(z: f64) -> f64 {
     density(z) / fraction
 }
 
-/// A stack: what it allocates in A, how many times as much in B.
+/// A stack: its allocations in A, and how many times as many there are in B.
 struct Stack {
     population: Population,
     change: f64,
 }
 
-/// A program: stacks of every mix with few and many samples, and of few large blocks, which are nearly all seen.
+/// A program: stacks of every mix with few and many samples, and of few large blocks, nearly all of
+/// which are sampled.
 fn program() -> Vec<Stack> {
     let mut populations: Vec<Population> =
         [4.0, 10.0, 30.0, 100.0].into_iter().flat_map(Population::all).collect();
     for (mib, count) in [(2, 6), (2, 20), (3, 6), (3, 20), (4, 10), (4, 40)] {
-        // Each of them at several places.
+        // Several stacks have this population.
         for _ in 0..4 {
             populations.push(Population { name: "few large", groups: vec![(mib << 20, count)] });
         }
@@ -90,7 +91,7 @@ struct Run {
     p: [Vec<f64>; 2],
 }
 
-/// Two profiles of a program, of which B is sampled twice as densely, and their comparison.
+/// Two profiles of a program and their comparison. B is sampled at half the interval.
 fn run(program: &[Stack], judge: Judge, random: &mut SplitMix) -> Run {
     let mut run = Run { tested: vec![], p: [vec![], vec![]] };
     for (index, stack) in program.iter().enumerate() {
@@ -111,7 +112,7 @@ fn run(program: &[Stack], judge: Judge, random: &mut SplitMix) -> Run {
         };
         let bytes = of(|row| row.alloc_space);
         run.p[0].push(bytes);
-        // Objects of one size are its bytes in another unit.
+        // Objects of one size are bytes in another unit.
         run.p[1].push(match stack.population.uniform() {
             true => bytes,
             false => of(|row| row.alloc_objects),
@@ -120,7 +121,7 @@ fn run(program: &[Stack], judge: Judge, random: &mut SplitMix) -> Run {
     run
 }
 
-/// Shares over runs.
+/// Shares over all runs.
 #[derive(Debug, Default)]
 struct Shares {
     /// Runs with any false discovery.
@@ -132,7 +133,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Adds a run in which `p`, adjusted or not, are compared with 5 %.
+    /// Adds a run in which each of `p`, adjusted or not, is compared with 5 %.
     fn add(&mut self, program: &[Stack], tested: &[usize], p: &[f64], runs: u32) {
         let changed = |index: &usize| program[*index].change != 1.0;
         let changes = (0..program.len()).filter(changed).count().max(1) as f64;
@@ -146,7 +147,7 @@ impl Shares {
     }
 }
 
-/// For bytes and objects: adjusted, and as they are.
+/// Shares for bytes and for objects, each with adjusted p and with plain p.
 fn shares(program: &[Stack], judge: Judge, runs: u32, seed: u64) -> [[Shares; 2]; 2] {
     let mut random = SplitMix(seed);
     let mut shares: [[Shares; 2]; 2] = Default::default();
@@ -160,11 +161,12 @@ fn shares(program: &[Stack], judge: Judge, runs: u32, seed: u64) -> [[Shares; 2]
     shares
 }
 
-/// Stacks with fewer on both sides are not tested.
+/// Stacks with fewer samples on each of the two sides are not tested.
 const MIN_SAMPLES: u64 = 5;
 
-/// Without any real change every discovery is false, and the rate is the share of runs with one. Of a right
-/// implementation that is at most 5 %: 87 of 1,000 or more happen less than once in a million times (binomial).
+/// Without real changes every discovery is false, and the rate is the share of runs with a
+/// discovery. A right implementation has a rate of at most 5 %: 87 of 1,000 runs or more happen
+/// less than once in a million times (binomial).
 #[test]
 fn a_steady_program_shows_no_change() {
     let program = program();
@@ -174,30 +176,33 @@ fn a_steady_program_shows_no_change() {
         // Negative control.
         assert!(plain.any_false > 0.3, "{plain:?}");
     }
-    // Negative control: a block that one side missed is many standard deviations.
+    // Negative control: a block that one side missed is off by many standard deviations.
     for [adjusted, _] in shares(&program, naive, 1000, 1) {
         println!("steady, normal: {adjusted:?}");
         assert!(adjusted.any_false > 0.15, "{adjusted:?}");
     }
 }
 
-/// A quarter of the stacks changes; what is called significant is real in at least 95 %, and the changes are found.
+/// A quarter of the stacks changes. At least 95 % of the significant changes are real, and the
+/// changes are found.
 #[test]
 fn real_changes_are_found() {
     let mut program = program();
     for (index, stack) in program.iter_mut().enumerate().filter(|(index, _)| index % 4 == 0) {
-        // Of 4, 10, 30 and 100 samples, six mixes each.
+        // The changed stacks have 4, 10, 30 and 100 samples, six mixes each.
         stack.change = [8.0, 5.0, 0.25, 0.5][(index / 6).min(3)];
     }
     let [[bytes, _], [objects, _]] = shares(&program, ours, 200, 3);
     println!("changed: bytes {bytes:?}, objects {objects:?}");
-    // A share of about 50 discoveries: its standard deviation is below 0.04, that of the mean of 200 below 0.003.
+    // The share of about 50 discoveries has a standard deviation below 0.04. The mean of 200 shares
+    // has one below 0.003.
     assert!(bytes.false_discoveries < 0.065 && objects.false_discoveries < 0.065);
     assert!(bytes.found > 0.95, "{bytes:?}");
     assert!(objects.found > 0.8, "{objects:?}");
 }
 
-/// Every mix for itself: p of at most 5 % in at most 5 % of the comparisons, and of at most 1 % in at most 1 %.
+/// In each mix alone, p is at most 5 % in at most 5 % of the comparisons, and at most 1 % in at
+/// most 1 %.
 #[test]
 fn p_is_honest_for_every_mix() {
     let runs = 1000;
@@ -226,8 +231,8 @@ fn p_is_honest_for_every_mix() {
                 bytes[0], bytes[1], objects[0], objects[1]
             );
             for [five, one] in [bytes, objects] {
-                // Five standard deviations of 1,000 runs; a few large blocks can be missed in few ways only, hence a
-                // little more at 5 %.
+                // Five standard deviations of 1,000 runs. A few large blocks can be missed in few
+                // ways only, hence a little more at 5 %.
                 assert!(
                     five < 0.05 + 0.05 && one < 0.01 + 0.016,
                     "{name} {expected}: {five} {one}"

@@ -1,21 +1,23 @@
-//! Trials may be thrown away, as long as what is thrown away does not decide it.
+//! Trials may be discarded, unless their results decide which ones.
 //!
-//! The .NET document: trials are independent, so a batch of their results may be cut short and drawn again, unless one looks
-//! at the results. Here the countdown is drawn again at random times, after every request of some size, and after
-//! every miss: what is left of it is a fresh draw anyway. Drawing again when the next request would hit is the selective removal
-//! that the document warns of.
+//! The .NET document: trials are independent, so a batch of their results may be cut short and
+//! drawn again, if the results are not inspected. Here the countdown is drawn again at random
+//! times, after every request of some size, and after every miss: what is left of the countdown has
+//! the distribution of a fresh draw anyway. A countdown that is drawn again because the next
+//! request would hit is the selective removal that the document warns of.
 
 mod common;
 
 use common::{KS_LIMIT, Local, SplitMix, deviations, kolmogorov_smirnov};
 use sampler_common::sampling::{Cell, Random, Rate, Trial, offset, trial};
 
-/// Whether to draw again before a request: what is left, the request before, its result, and a source of chance.
+/// Whether to draw again before a request. The arguments are the rest of the countdown, the
+/// previous request and its result, and a random source.
 type Discard = fn(left: i64, last: u64, result: Trial, random: &mut SplitMix) -> bool;
 
 const SIZES: [u64; 5] = [16, 100, 900, 3000, 9000];
 
-/// What is wrong with the sampled requests and the sampled bytes.
+/// The error in the sampled requests and the sampled bytes, if there is one.
 fn judge(discard: Discard, seed: u64) -> Result<(), String> {
     const CALLS: u64 = 400_000;
     let rate = Rate::from_interval(3000).expect("in the domain");
@@ -37,7 +39,7 @@ fn judge(discard: Discard, seed: u64) -> Result<(), String> {
         if let Trial::Hit { rest } = result {
             hits[index] += 1;
             pairs += u64::from(hit_before);
-            // Where the hit fell, as a uniform number: the geometric law cut at the size.
+            // Position of the hit as a uniform number: the geometric law, cut at the size.
             let at = offset(rest, rate.raw(), size) as f64 + random.uniform();
             let before = -(-at / 3000.0).exp_m1();
             if index == 4 {
@@ -65,7 +67,7 @@ fn discarding_without_looking_changes_nothing() {
     let never: Discard = |_, _, _, _| false;
     let at_random: Discard = |_, _, _, random| random.next() & 3 == 0;
     let after_large: Discard = |_, last, _, _| last >= 3000;
-    // Results of the past say nothing of those to come.
+    // Past results carry no information about future ones.
     let after_misses: Discard = |_, last, result, _| result == Trial::Miss && last >= 900;
     for (seed, discard) in [never, at_random, after_large, after_misses].into_iter().enumerate() {
         judge(discard, seed as u64).unwrap_or_else(|wrong| panic!("rule {seed}: {wrong}"));
@@ -74,7 +76,7 @@ fn discarding_without_looking_changes_nothing() {
 
 #[test]
 fn discarding_what_would_hit_is_caught() {
-    // The sampled byte is near, or far.
+    // Rules that depend on whether the sampled byte is near, or far.
     let near: Discard = |left, _, _, _| {
         left > 0 && left < Rate::from_interval(3000).map_or(0, |r| r.charge(100)) as i64
     };

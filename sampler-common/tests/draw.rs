@@ -19,7 +19,7 @@ fn is_exponential() {
     let values: Vec<f64> = (0..DRAWS).map(|_| draw(random.next()) as f64).collect();
     let n = DRAWS as f64;
 
-    // Mean 1, variance 1 (the fourth central moment is 9, so that of the variance's square is 8).
+    // Mean 1, variance 1. The fourth central moment is 9, so the square's variance is 8.
     let mean = values.iter().sum::<f64>() / n / HAZARD_ONE as f64;
     assert!((mean - 1.0).abs() * n.sqrt() < 5.0, "mean {mean}");
     let variance = values.iter().map(|v| (v / HAZARD_ONE as f64 - 1.0).powi(2)).sum::<f64>() / n;
@@ -49,7 +49,7 @@ fn is_geometric_in_bytes_at_every_interval() {
         let mut random = SplitMix(100 + seed as u64);
         let (mut sum, mut values) = (0.0, Vec::with_capacity(EACH));
         for _ in 0..EACH {
-            // The byte that is sampled, counted from 1: at least 1, P(gap ≤ k) = 1 − e^(−λk).
+            // The sampled byte, counted from 1: at least 1, P(gap ≤ k) = 1 − e^(−λk).
             let gap = draw(random.next()).div_ceil(raw);
             assert!(gap >= 1);
             sum += gap as f64;

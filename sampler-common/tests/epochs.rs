@@ -1,4 +1,5 @@
-//! Programs that change their phase when the rate changes: intervals cover, those made without epochs do not.
+//! Programs that change their phase when the rate changes: intervals with epochs cover, intervals
+//! without epochs do not.
 
 mod common;
 mod simulation;
@@ -12,13 +13,13 @@ use sampler_common::sampling::{Design, Strategy};
 use simulation::phases::{Blocks, Program, SHORT_LONG, programs};
 use std::collections::BTreeMap;
 
-/// None picked by its result.
+/// This seed was not chosen by its result.
 const SEED: u64 = 20;
 
 /// Runs of each program.
 const RUNS: u32 = 200;
 
-/// Most misses of [`RUNS`] at 5 %: more have a probability below 10⁻⁷.
+/// Largest number of misses in [`RUNS`] at 5 %. More have a probability below 10⁻⁷.
 const MAX_MISSES: u32 = 29;
 
 fn quantities(of: &RowEstimates) -> [Estimate; 4] {
@@ -27,7 +28,7 @@ fn quantities(of: &RowEstimates) -> [Estimate; 4] {
 
 const NAMES: [&str; 4] = ["bytes", "objects", "bytes held", "objects held"];
 
-/// How often the rows missed the truth, by quantity, with epochs and without.
+/// How often rows missed the truth, by quantity, with epochs and without.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     missed: [u32; 4],
@@ -65,14 +66,15 @@ fn simulate(
     tallies
 }
 
-/// Every stack by itself, sums that merge the phases, and everything but the others.
+/// Every stack alone, sums over both phases, and all stacks but the last, which is the rest of the
+/// program.
 fn rows_of(stacks: usize) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = (0..stacks).map(|stack| vec![stack]).collect();
     rows.extend([vec![2, 5], vec![0, 4, 6, 7], (0..stacks - 1).collect()]);
     rows
 }
 
-/// Every pair that makes intervals.
+/// Every pair of strategy and estimator that makes intervals.
 fn pairs() -> impl Iterator<Item = (Strategy, Estimator)> {
     let strategies =
         [Strategy::Geometric, Strategy::Poisson, Strategy::Bernoulli, Strategy::Adaptive];
@@ -108,11 +110,11 @@ fn rows_cover_whatever_they_did_when_the_rate_changed() {
         "{cells} cells: at most {worst} of {RUNS} missed; without epochs {bad_before} are bad"
     );
     assert!(bad.is_empty(), "of {RUNS} runs missed:\n{}", bad.join("\n"));
-    // The control: the same samples, judged as if they had all been of one rate.
+    // Negative control: the same samples, judged as if all had one rate.
     assert!(bad_before > cells / 10, "{bad_before} of {cells}");
 }
 
-/// One epoch is none: not a bit changes.
+/// A single epoch equals no epochs, to the last bit.
 #[test]
 fn at_a_constant_rate_nothing_changes() {
     for (strategy, estimator) in pairs() {
@@ -134,7 +136,8 @@ fn at_a_constant_rate_nothing_changes() {
     }
 }
 
-/// A minute at a long interval, in which hardly anything was allocated, does not make everything wide.
+/// A minute at a large interval, in which hardly anything was allocated, does not make all rows
+/// wide.
 #[test]
 fn room_is_what_was_allocated_at_the_long_interval() {
     let design = |interval| {
@@ -151,7 +154,8 @@ fn room_is_what_was_allocated_at_the_long_interval() {
     let high = |of: &Reference| {
         of_row(&Row::default(), of, Estimator::Weighted, Confidence::DEFAULT).alloc_space.high
     };
-    // ln 40 = 3.7 intervals: a sixteenth of one long interval is spent on the mebibyte, the rest on short ones.
+    // The budget is ln 40 = 3.7 intervals. The mebibyte uses a sixteenth of one large interval, the
+    // rest is of small intervals.
     let budget = 40f64.ln();
     let expected = 1048576.0 + 65536.0 * (budget - 1.0 / 16.0);
     assert!((high(&reference) / expected - 1.0).abs() < 1e-4, "{} {expected}", high(&reference));

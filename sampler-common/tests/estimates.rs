@@ -1,5 +1,6 @@
-//! The weighted estimate is unbiased and its variance is the true one. The same checks must reject
-//! estimators that are wrong by a little: weights × 1.1, sum-then-unbias, variance × 2 and × ½.
+//! The weighted estimate is unbiased, and its variance is the true variance. The same checks must
+//! reject estimators that are wrong by a little: weights × 1.1, sum-then-unbias, variance × 2 and ×
+//! ½.
 
 mod common;
 #[path = "common/population.rs"]
@@ -15,7 +16,7 @@ type Estimator = fn(&Moments) -> (f64, f64);
 
 const WEIGHTED: Estimator = |moments| (moments.sum, moments.variance);
 
-/// A mean of independent runs, in its own standard deviations from `expected`.
+/// Difference of the mean of independent runs from `expected`, in the mean's standard deviations.
 fn mean_deviations(values: &[f64], expected: f64) -> f64 {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -23,7 +24,7 @@ fn mean_deviations(values: &[f64], expected: f64) -> f64 {
     (mean - expected) / (variance / n).sqrt().max(1e-12 * expected)
 }
 
-/// What was wrong with the estimator over `runs` runs of `population`; three looks at 10⁻⁷ each.
+/// The errors of the estimator over `runs` runs of `population`, from three tests at 10⁻⁷ each.
 fn judge(
     population: &Population,
     estimator: Estimator,
@@ -76,7 +77,7 @@ fn variances_of_twice_and_half_are_caught() {
     }
 }
 
-/// Sums the samples, then unbiases the sum by their mean size, as if all blocks were of one size.
+/// Sums the samples, then unbiases the sum by their mean size, as if all blocks had one size.
 #[test]
 fn summing_before_unbiasing_is_caught() {
     const SUM_THEN_UNBIAS: Estimator = |moments| {
@@ -103,8 +104,8 @@ impl sampler_common::sampling::Cell for Plain {
     }
 }
 
-/// From the countdown to the estimate by the code that runs: one stream of mixed sizes whose rate
-/// changes on the way; bytes and objects.
+/// From the countdown to the estimate by the production code: one stream of mixed sizes whose rate
+/// changes; bytes and objects.
 #[test]
 fn a_stream_with_changing_rates_is_unbiased() {
     let sizes = [64u64, 100, 500, 1000, 5000, 40_000, 300_000];
@@ -112,7 +113,7 @@ fn a_stream_with_changing_rates_is_unbiased() {
     let rates = [rates[0], rates[1], rates[1].halved(), rates[2], rates[3]];
     const CALLS: usize = 2000;
     let (cell, mut random) = (Plain(std::cell::Cell::new(0)), SplitMix(9));
-    // One fixed program; only the draws differ from run to run.
+    // The program is fixed. Only the draws differ between runs.
     let mut program = SplitMix(10);
     let calls: Vec<(u64, Rate)> =
         (0..CALLS).map(|call| (sizes[program.below(7)], rates[call * 5 / CALLS])).collect();

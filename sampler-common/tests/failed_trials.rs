@@ -48,7 +48,8 @@ const TABLE: [(u64, u64, u64); 25] = [
 fn the_table_holds_the_numbers_before_the_quantiles() {
     for (samples, low, high) in TABLE {
         let estimate = aligned(samples, 0);
-        // Not only within 1: every number of the table is the last one below the threshold.
+        // The numbers are exact, not only within 1: every number of the table is the last one below
+        // the threshold.
         assert_eq!((estimate.low, estimate.high), ((low + 1) as f64, (high + 1) as f64));
         for (last_below, threshold) in [(low, 0.025), (high, 0.975)] {
             assert!(cumulative(last_below, samples, INTERVAL).unwrap() < threshold);
@@ -66,7 +67,7 @@ fn the_worked_example() {
     assert_eq!((estimate.samples, estimate.method), (8, Method::FailedTrials));
 }
 
-/// The document's other way to the CDF: Camp and Paulson's normal approximation.
+/// The document's other formula for the CDF: Camp and Paulson's normal approximation.
 fn camp_paulson(failures: u64, samples: u64, interval: f64) -> f64 {
     let (s, k, p) = (samples as f64, failures as f64 + 1.0, 1.0 / interval);
     let (a, b) = (1.0 / (9.0 * k), 1.0 / (9.0 * s));
@@ -89,7 +90,7 @@ fn camp_and_paulson_agree_as_closely_as_the_document_says() {
     }
 }
 
-/// The bounds themselves, found on the approximate distribution by bisection.
+/// The bounds, found on the approximate distribution by bisection.
 #[test]
 fn camp_and_paulson_find_the_same_bounds() {
     let mut worst: f64 = 0.0;
@@ -102,7 +103,7 @@ fn camp_and_paulson_find_the_same_bounds() {
                 let reached = camp_paulson(middle, samples, INTERVAL) >= threshold;
                 if reached { above = middle } else { below = middle }
             }
-            // 2 % of a standard deviation for one sample, less for more.
+            // The error is 2 % of a standard deviation for one sample, and less for more.
             let deviation = INTERVAL * (samples as f64).sqrt();
             let error = (above as f64 - exact).abs() / deviation;
             worst = worst.max(error);
@@ -145,7 +146,7 @@ fn edges_take_their_samples() {
         assert_eq!(window.value, conservative.value);
     }
     assert_eq!(of(Edges::Conservative, 1).low, 100.0);
-    // No sample yet: an upper bound.
+    // Without a sample there is an upper bound.
     for edges in [Edges::Window, Edges::Conservative] {
         let none = of(edges, 0);
         assert_eq!((none.low, none.value), (100.0, 100.0));
@@ -153,12 +154,12 @@ fn edges_take_their_samples() {
     }
 }
 
-/// Failed trials before the next hit.
+/// Number of failed trials before the next hit.
 fn failures(random: &mut SplitMix, interval: f64) -> u64 {
     (random.uniform().ln() / (-1.0 / interval).ln_1p()) as u64
 }
 
-/// Samples and tail bytes of allocations of `sizes`, one after another.
+/// Samples and tail bytes of consecutive allocations of `sizes`.
 fn sampled(random: &mut SplitMix, interval: f64, sizes: impl Iterator<Item = u64>) -> (u64, u64) {
     let (mut samples, mut tail_bytes) = (0, 0);
     let mut countdown = failures(random, interval);
@@ -177,7 +178,7 @@ fn sampled(random: &mut SplitMix, interval: f64, sizes: impl Iterator<Item = u64
 #[test]
 fn a_fixed_total_is_estimated_without_bias_and_covered() {
     const REPETITIONS: u32 = 4000;
-    // Few bytes each, mixed, and larger than the interval.
+    // Small allocations, mixed ones, and ones larger than the interval.
     for sizes in [[16, 16, 16, 16], [8, 64, 300, 2000], [1500, 3000, 1500, 3000]] {
         for seed in [1, 2, 3] {
             let (mut random, interval) = (SplitMix(seed), 1000.0);

@@ -1,6 +1,8 @@
-//! Statements of heapprofd's document about its sampling, of the Poisson strategy as the kernel runs it: allocations that are hit with
-//! more than 99 % pass with their exact size, the others count points; and what was different when the cut-off was at the
-//! interval. (Coverage by interval and total: `plan.rs`.) `cargo test --test heapprofd -- --nocapture` prints the error tables.
+//! Statements of heapprofd's document about its sampling, checked on the Poisson strategy as the
+//! kernel runs it. Allocations that are hit with more than 99 % pass with their exact size, the
+//! others count points. The older cut-off at the interval is a negative control. (Coverage by
+//! interval and total: `plan.rs`.) `cargo test --test heapprofd -- --nocapture` prints the error
+//! tables.
 
 mod common;
 
@@ -10,13 +12,14 @@ use sampler_common::sampling::{Decision, Design, Strategy, decide};
 
 const KIB: u64 = 1 << 10;
 const INTERVAL: u64 = 512 * KIB;
-/// Standard deviations that a right implementation passes in all but 10⁻⁶ of the runs, over all comparisons here.
+/// Standard deviations that a right implementation exceeds in 10⁻⁶ of the runs, over all
+/// comparisons here.
 const LIMIT: f64 = 5.5;
 
-/// A CPU and what it is asked for.
+/// A CPU with its design.
 struct Machine {
     design: Design,
-    /// From this size on requests pass without being decided: the older rule's, or none.
+    /// Size from which requests are sampled without a decision: the older rule's, or none.
     cut_off: u64,
     countdown: Local,
     position: Local,
@@ -36,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// The estimate of one request's bytes, if it is seen.
+    /// The estimate of one request's bytes, if the request is sampled.
     fn request(&mut self, size: u64) -> Option<f64> {
         if size >= self.cut_off {
             return Some(size as f64);
@@ -51,7 +54,8 @@ impl Machine {
         }
     }
 
-    /// Of so many requests: the share that is seen, and mean and standard error of the estimate over the truth.
+    /// Measures `calls` requests: the share that is sampled, and mean and standard error of the
+    /// estimate over the truth.
     fn measured(&mut self, size: u64, calls: u32) -> Measured {
         let (mut seen, mut sum, mut squares) = (0, 0.0, 0.0);
         let (mut error, mut error_if_seen) = (0.0, 0.0);
@@ -116,29 +120,32 @@ fn the_99_percent_rule_leaves_estimates_unbiased() {
     }
 }
 
-/// Negative control: the cut-off at the interval itself, as it was before.
+/// Negative control: the older cut-off, at the interval itself.
 #[test]
 fn the_older_cut_off_jumps() {
     let calls = 20_000;
     let coverage =
         |cut_off, size, seed| Machine::new(INTERVAL, cut_off, seed).measured(size, calls);
-    // One byte below the interval is seen 63 % of the time, the interval itself always: a jump of 37 points.
+    // One byte below the interval is sampled 63 % of the time, the interval itself always: a jump
+    // of 37 points.
     let below = coverage(INTERVAL, INTERVAL - 1, 2);
     let at = coverage(INTERVAL, INTERVAL, 3);
     assert!(deviations(below.seen, u64::from(calls), 1.0 - (-1f64).exp()).abs() < LIMIT);
     assert_eq!(at.share, 1.0);
-    // With the rule as it is now the same step is none, and where it cuts off the jump is 1 point.
+    // With the present rule this step causes no jump. At the rule's own cut-off the jump is 1
+    // point.
     let below = coverage(NONE, INTERVAL - 1, 4);
     let at = coverage(NONE, INTERVAL, 5);
     assert!((at.share - below.share).abs() < 0.03, "{} {}", below.share, at.share);
     let below = coverage(NONE, CERTAIN - 1, 6);
     assert!(deviations(below.seen, u64::from(calls), 0.99).abs() < LIMIT, "{}", below.share);
     assert_eq!(coverage(NONE, CERTAIN + 1, 7).share, 1.0);
-    // Both are unbiased: what jumps is coverage, and with it the variance.
+    // Both rules are unbiased. The coverage jumps, and with it the variance.
     assert!(((coverage(INTERVAL, INTERVAL - 1, 8).mean - 1.0).abs()) < 0.05);
 }
 
-/// Negative control: with the older cut-off it mattered how memory was cut into allocations.
+/// Negative control: with the older cut-off, coverage depended on how memory was divided into
+/// allocations.
 #[test]
 fn how_memory_is_cut_mattered_with_the_older_cut_off() {
     let seen = |cut_off, pieces: u64, seed| {
@@ -149,16 +156,16 @@ fn how_memory_is_cut_mattered_with_the_older_cut_off() {
         };
         f64::from((0..calls).filter(any).count() as u32) / f64::from(calls)
     };
-    // The interval's bytes at once, or in two halves: certain or 63 %.
+    // The interval's bytes at once are certain. In two halves they have 63 %.
     assert_eq!(seen(INTERVAL, 1, 10), 1.0);
     let halves = seen(INTERVAL, 2, 11);
     assert!((halves - 0.632).abs() < 0.02, "{halves}");
-    // Now both are 63 %.
+    // With the present rule both have 63 %.
     let (whole, halves) = (seen(NONE, 1, 12), seen(NONE, 2, 13));
     assert!((whole - 0.632).abs() < 0.02 && (halves - 0.632).abs() < 0.02, "{whole} {halves}");
 }
 
-/// E|K·R − s|/s for K points of mean s/R, by summing, and the same given that there is a point.
+/// E|K·R − s|/s for K points of mean s/R, by summing, and the same value under the condition K > 0.
 fn expected_error(size: u64, interval: u64) -> (f64, f64) {
     let mean = size as f64 / interval as f64;
     let (mut probability, mut error) = ((-mean).exp(), 0.0);
@@ -170,7 +177,8 @@ fn expected_error(size: u64, interval: u64) -> (f64, f64) {
     (error, (error - unseen) / (1.0 - unseen))
 }
 
-/// The expected-error charts as numbers: of totals made of small allocations, computed, planned and simulated.
+/// The expected-error charts as numbers, for totals of small allocations: computed, planned and
+/// simulated.
 #[test]
 fn errors_are_within_the_computed_bounds() {
     println!("{:>10} {:>10} {:>8} {:>8} {:>8}", "interval", "bytes", "error", "if seen", "seen");
@@ -184,15 +192,16 @@ fn errors_are_within_the_computed_bounds() {
                 size,
                 plan.hit_probability()
             );
-            // One-byte trials are nearly Poisson points.
+            // Trials of one byte are nearly Poisson points.
             assert!((plan.relative_error() - error).abs() < 1e-4 * error);
             assert!((plan.relative_error_if_seen() - if_seen).abs() < 1e-3 * if_seen + 1e-4);
-            // Exact from 99 % on, which the kernel's strategy is.
+            // From 99 % on, the kernel's strategy is exact.
             let calls = 4000;
             let of = Machine::new(interval, NONE, 20 + index as u64).measured(size, calls);
             let certain = size as f64 >= interval as f64 * 100f64.ln();
             let (error, if_seen) = if certain { (0.0, 0.0) } else { (error, if_seen) };
-            // A mean of 4,000 errors, each with a standard deviation below that of the estimate.
+            // The mean of 4,000 errors. Each error has a standard deviation below that of the
+            // estimate.
             let slack = LIMIT * of.standard_error + 1e-9;
             assert!((of.error - error).abs() <= slack, "{interval} {size}: {} {error}", of.error);
             assert!(

@@ -1,6 +1,6 @@
 //! The countdown under every interleaving of preempted handlers: one winner for each crossing, no
-//! stuck cell, no wrap. Broken rules, among them two that prototypes had, must fail.
-//! That no schedule biases it is in `schedules.rs`.
+//! stuck cell, no overflow. Broken rules must fail. Two of them come from prototypes.
+//! `schedules.rs` tests that no schedule biases the countdown.
 
 mod common;
 #[path = "common/explore.rs"]
@@ -15,7 +15,8 @@ use sampler_common::sampling::{Cell, Random, Trial, draw, trial};
 
 const RULE: Rule = |cell, hazard, random| trial(cell, hazard, random);
 
-/// A prototype's: the draw is added to what is left, which may stay below 0, where nobody refills.
+/// Rule of a prototype. The draw is added to the rest, which may stay below 0, where nobody
+/// refills.
 const ADDS_TO_THE_REST: Rule = |cell, hazard, random| {
     let left = cell.fetch_sub(hazard as i64);
     if left > hazard as i64 || left <= 0 {
@@ -25,7 +26,7 @@ const ADDS_TO_THE_REST: Rule = |cell, hazard, random| {
     Trial::Hit { rest: left as u64 }
 };
 
-/// Another's: only the winner refills, so a cell that starts at 0 never runs.
+/// Rule of another prototype. Only the winner refills, so a cell that starts at 0 never runs.
 const ONLY_THE_WINNER_REFILLS: Rule = |cell, hazard, random| {
     let left = cell.fetch_sub(hazard as i64);
     if left > hazard as i64 {
@@ -39,7 +40,7 @@ const ONLY_THE_WINNER_REFILLS: Rule = |cell, hazard, random| {
     if fresh > hazard { Trial::Miss } else { Trial::Hit { rest: fresh } }
 };
 
-/// Reads, then writes.
+/// A rule that reads, then writes.
 const NOT_ATOMIC: Rule = |cell, hazard, random| {
     let left = cell.fetch_sub(0);
     if left > hazard as i64 {
@@ -67,7 +68,7 @@ fn running(value: i64) -> bool {
     value > 0 && value as u64 <= HAZARD_CERTAIN
 }
 
-/// What must hold at the end of an interleaving that began with the cell at a start value.
+/// A condition at the end of an interleaving that began with the cell at a start value.
 type Check = fn(Rule, i64, &World) -> Result<(), String>;
 
 /// At most one trial takes a countdown to its end.
@@ -91,7 +92,8 @@ fn one_winner(_: Rule, _: i64, world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// The one that subtracts past the last positive value wins it; what is stored is a countdown or 0.
+/// The trial that subtracts past the last positive value wins the countdown. A stored value is a
+/// countdown or 0.
 fn the_crossing_wins(_: Rule, _: i64, world: &World) -> Result<(), String> {
     for event in &world.events {
         let result = world.threads[event.thread].results[event.trial];
@@ -108,7 +110,7 @@ fn the_crossing_wins(_: Rule, _: i64, world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// No value is deeper than what the threads can have subtracted between their two operations.
+/// No value is lower than what the threads can have subtracted between their two operations.
 fn stays_near(_: Rule, start: i64, world: &World) -> Result<(), String> {
     let deepest = -((world.threads.len() + 1) as i64 * HAZARD_CERTAIN as i64);
     match world.events.iter().find(|event| event.before < deepest) {
@@ -117,14 +119,14 @@ fn stays_near(_: Rule, start: i64, world: &World) -> Result<(), String> {
     }
 }
 
-/// Left alone, the cell is a running countdown after a few calls of next to no hazard.
+/// Without other threads, the cell is a running countdown after a few calls of nearly no hazard.
 fn recovers(rule: Rule, _: i64, world: &World) -> Result<(), String> {
     let mut after = World::new(world.value, vec![Thread::new(&[1; 3], 99)]);
     after.follow(rule, &mut |_, _| 0);
     if running(after.value) { Ok(()) } else { Err(format!("stuck at {}", after.value)) }
 }
 
-/// Every interleaving of two and three threads, for many hazards, draws and start values.
+/// Checks every interleaving of two and three threads, for many hazards, draws and start values.
 fn check_ends(rule: Rule, check: Check) -> Result<u64, String> {
     let mut random = SplitMix(11);
     let (mut ends, mut result) = (0, Ok(()));

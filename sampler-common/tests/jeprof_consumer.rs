@@ -1,5 +1,5 @@
-//! Our `heap_v2` files opened by the tools that they are for: jemalloc's `jeprof`, gperftools' `google-pprof` and
-//! `go tool pprof`. Their totals and rows are the profile's.
+//! Our `heap_v2` files, opened by the tools of the format: jemalloc's `jeprof`, gperftools'
+//! `google-pprof` and `go tool pprof`. Totals and rows equal the profile's.
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const INTERVAL_BYTES: u64 = 512 << 10;
-/// Which has symbols, wherever the tests run.
+/// A library that has symbols, wherever the tests run.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libc.so.6";
 
 /// Runs a tool that must be there.
@@ -42,7 +42,8 @@ fn row(random: &mut SplitMix) -> Row {
     row
 }
 
-/// Stacks with a leaf of their own: `malloc` for the first, a stretch of nowhere for the others.
+/// Stacks with different leaves: `malloc` for the first, an address without a function for each
+/// other.
 fn profile(stacks: usize, malloc: u64) -> Profile {
     let mut random = SplitMix(20);
     let rows: Vec<Row> = (0..stacks).map(|_| row(&mut random)).collect();
@@ -92,14 +93,14 @@ fn profile(stacks: usize, malloc: u64) -> Profile {
     }
 }
 
-/// File offset of `malloc`; in libc's code it is the address.
+/// File offset of `malloc`. In libc's code the offset equals the address.
 fn malloc() -> u64 {
     let symbols = run("nm", "binutils", &["-D", "--defined-only"], Path::new(LIBRARY));
     let line = symbols.lines().find(|line| line.contains(" malloc@@")).expect("malloc");
     u64::from_str_radix(line.split(' ').next().expect("an address"), 16).expect("hex")
 }
 
-/// A file of its own for each test.
+/// Writes a separate file for each test.
 fn written(profile: &Profile, name: &str) -> PathBuf {
     let mut contents = Vec::new();
     Jeprof.encode(profile, &mut contents).expect("encode");
@@ -109,7 +110,7 @@ fn written(profile: &Profile, name: &str) -> PathBuf {
     file
 }
 
-/// What it should be: option of the tool, total, and the rows' values.
+/// Expected values: option of the tool, total, and the rows' values.
 fn truths(profile: &Profile) -> [(&'static str, f64, Vec<f64>); 4] {
     let of = |pick: fn(&Quantities) -> f64| {
         (pick(&profile.totals), profile.stacks.iter().map(|of| pick(&of.quantities)).collect())
@@ -127,7 +128,7 @@ fn check(tool: &str, of: &str, shown: &[f64], truth: &[f64]) {
     let total: f64 = truth.iter().sum();
     let got: f64 = shown.iter().sum();
     println!("{tool:14} {of:14} {got:.0} of {total:.0}");
-    // A unit for each row, which is what rounding to integers costs.
+    // Rounding to integers may cost a unit for each row.
     assert!((got - total).abs() <= truth.len() as f64, "{tool} {of}: {got} instead of {total}");
     let positive = |of: &[f64]| of.iter().copied().filter(|of| *of > 0.0).collect();
     let (mut shown, mut truth): (Vec<f64>, Vec<f64>) = (positive(shown), positive(truth));
@@ -139,12 +140,12 @@ fn check(tool: &str, of: &str, shown: &[f64], truth: &[f64]) {
     }
 }
 
-/// The perl tools print `flat flat% sum% cum cum% name`, behind a total.
+/// The perl tools print `flat flat% sum% cum cum% name`, after a total.
 fn perl(tool: &str, package: &str) {
     let profile = profile(40, malloc());
     let file = written(&profile, tool);
     for (option, total, rows) in truths(&profile) {
-        // Addresses keep stacks apart that have a function in common.
+        // Addresses distinguish stacks that have a function in common.
         let option_argument = format!("--{option}");
         let program = std::env::current_exe().expect("this program");
         let program = program.to_str().expect("UTF-8");

@@ -1,5 +1,5 @@
-//! Growth of simulated programs: how often a steady one is said to leak, how often bounds miss, and how soon a leak is found.
-//! `cargo test --test leaks -- --nocapture` prints the table.
+//! Growth of simulated programs: how often a steady one is reported as leaking, how often bounds
+//! miss, and how soon a leak is found. `cargo test --test leaks -- --nocapture` prints the table.
 
 mod common;
 
@@ -10,17 +10,18 @@ use sampler_common::sampling::Rate;
 
 const INTERVAL: u64 = 64 << 10;
 const RUNS: u32 = 300;
-/// 5 % of 300 runs are 15; as many as this come by chance once in a million times (binomial).
+/// 5 % of 300 runs are 15. This many come by chance once in a million times (binomial).
 const MAX_FALSE: u32 = 38;
 
-/// A stack in a time: of each size the mean number of blocks that come and stay, and that were there and go.
+/// A stack in a period, with one size of blocks: mean number of blocks that come and stay, and of
+/// older blocks that go.
 struct Stack {
     size: u64,
     came: f64,
     went: f64,
 }
 
-/// Poisson, by counting exponentials; beyond 200 the normal law.
+/// A Poisson number, by counting exponentials; above 200 by the normal law.
 fn poisson(mean: f64, random: &mut SplitMix) -> u64 {
     if mean > 200.0 {
         let angle = std::f64::consts::TAU * random.uniform();
@@ -35,7 +36,7 @@ fn poisson(mean: f64, random: &mut SplitMix) -> u64 {
     count
 }
 
-/// Samples of blocks that come as a Poisson process, and the bytes that there really are.
+/// Samples of blocks that come as a Poisson process, and the true bytes.
 fn turnover(size: u64, blocks: f64, random: &mut SplitMix) -> (Turnover, f64) {
     let sample = Sample::geometric(size, Rate::from_interval(INTERVAL).expect("an interval"));
     let inclusion = sample.inclusion().expect("not a stride");
@@ -46,7 +47,8 @@ fn turnover(size: u64, blocks: f64, random: &mut SplitMix) -> (Turnover, f64) {
     (of, (sampled + unsampled) as f64 * size as f64)
 }
 
-/// Whether, in a run: a stack that does not grow was named; a bound missed what has happened; the leaks were all named.
+/// Result of a run: whether a stack that does not grow was named, whether a bound missed the truth,
+/// whether all leaks were named.
 struct Run {
     falsely: bool,
     missed: bool,
@@ -77,11 +79,11 @@ fn run(program: &[Stack], random: &mut SplitMix) -> Run {
     run
 }
 
-/// Stacks whose blocks come as often as they go: of few and many, small and large ones.
+/// Stacks whose blocks come as often as they go, with few and many, small and large blocks.
 fn steady() -> Vec<Stack> {
     let mut stacks = Vec::new();
     for size in [16, 200, 4096, 50_000, 300_000, 4 << 20] {
-        // Expected samples, so that each size has rows of few and of many.
+        // Expected samples. Each size has rows of few and of many.
         for samples in [0.3, 1.0, 3.0, 10.0, 30.0, 120.0] {
             let rate = Rate::from_interval(INTERVAL).expect("an interval");
             let blocks = samples / rate.inclusion(size);
@@ -93,7 +95,7 @@ fn steady() -> Vec<Stack> {
     stacks
 }
 
-/// Runs in which each thing was so.
+/// Number of runs for each result of [`Run`].
 fn counted(program: &[Stack], seed: u64) -> [u32; 3] {
     let mut random = SplitMix(seed);
     let mut counts = [0; 3];
@@ -117,7 +119,7 @@ fn a_steady_program_is_seldom_said_to_leak() {
     assert!(falsely <= MAX_FALSE && missed <= MAX_FALSE, "{falsely} and {missed} of {RUNS}");
 }
 
-/// Whatever is sampled: with every block known the program is no less steady.
+/// Nearly every block is sampled here, and the program is as steady.
 #[test]
 fn large_blocks_are_no_leak_either() {
     let stack = |_| Stack { size: 8 << 20, came: 6.0, went: 6.0 };
@@ -125,7 +127,7 @@ fn large_blocks_are_no_leak_either() {
     let [falsely, missed, _] = counted(&program, 2);
     eprintln!("50 stacks of large blocks: {falsely} named one, {missed} missed one");
     assert!(falsely <= MAX_FALSE && missed <= MAX_FALSE, "{falsely} and {missed} of {RUNS}");
-    // Negative control: without what coming and going differ by, chance is taken for growth.
+    // Negative control: without the variance of coming and going, chance is taken for growth.
     let mut random = SplitMix(3);
     let naive = (0..RUNS).filter(|_| {
         program.iter().any(|stack| {
@@ -140,7 +142,7 @@ fn large_blocks_are_no_leak_either() {
 #[test]
 fn a_leak_is_found_and_its_bounds_are_true() {
     let mut program = steady();
-    // A fifth of what turns over in the largest of the steady stacks, and one of large blocks.
+    // A leak of a quarter of what comes in the largest steady stacks, and a leak of large blocks.
     program.push(Stack { size: 200, came: 30.0 * INTERVAL as f64 / 200.0, went: 0.0 });
     program.push(Stack { size: 300_000, came: 45.0, went: 5.0 });
     let [falsely, missed, found] = counted(&program, 4);

@@ -1,4 +1,4 @@
-//! What a row is shown with, as far as it can be said in numbers: wide where little is known, and capped by exact totals.
+//! Estimates of a row: wide where little is known, and bounded by exact totals.
 
 use sampler_common::estimate::{
     Confidence, Estimator, Method, Reference, Row, RowEstimates, Sample, Stratum, of_row, weighted,
@@ -15,7 +15,8 @@ fn design(strategy: Strategy) -> Design {
     Design::from_interval(strategy, INTERVAL, 1000.0).expect("in the domain")
 }
 
-/// A process with so many objects of each size, sampled at `strategy`; `exact` or not.
+/// A process with this many objects of each size, sampled by `strategy`, with exact totals or
+/// without.
 fn reference(strategy: Strategy, sizes: &[(u64, u64)], exact: bool) -> Reference {
     let mut reference = Reference { interval_bytes: INTERVAL as f64, ..Reference::default() };
     for (size, objects) in sizes {
@@ -26,7 +27,7 @@ fn reference(strategy: Strategy, sizes: &[(u64, u64)], exact: bool) -> Reference
     reference
 }
 
-/// A row with one sample, in the reference too.
+/// A row with one sample, which is in the reference too.
 fn one(strategy: Strategy, size: u64, reference: &mut Reference) -> Row {
     let mut row = Row::default();
     row.stratum(at(size)).add_allocation(&Sample::new(size, design(strategy)));
@@ -41,7 +42,8 @@ fn of(row: &Row, reference: &Reference, estimator: Estimator) -> RowEstimates {
 #[test]
 fn one_large_sample_says_little_of_small_objects() {
     const LARGE: u64 = 4 << 20;
-    // A million blocks of 64 B might have come with it and leave no sample; fifty could not be more than fifty.
+    // A million blocks of 64 B might have come with the sample and left no sample. Fifty blocks are
+    // at most fifty.
     for (objects, least, most) in [(1_000_000, 50_000.0, 70_000.0), (50, 50.0, 52.0)] {
         let mut reference = reference(Strategy::Geometric, &[(LARGE, 100), (64, objects)], true);
         let row = one(Strategy::Geometric, LARGE, &mut reference);
@@ -49,12 +51,13 @@ fn one_large_sample_says_little_of_small_objects() {
         let (space, number) = (estimates.alloc_space, estimates.alloc_objects);
         assert!((number.low, number.value.round()) == (1.0, 1.0), "{number:?}");
         assert!(least < number.high && number.high < most, "{number:?}");
-        // Bytes: the block itself, another like it hardly ever missed, and 64 B blocks of up to 3.7 intervals.
+        // The upper end of bytes: the block itself, another block that was hardly ever missed, and
+        // 64 B blocks of up to 3.7 intervals.
         assert!(
             space.low >= LARGE as f64 && space.high < (LARGE + 4 * INTERVAL) as f64,
             "{space:?}"
         );
-        // Of its own class alone the same is known as ever.
+        // The interval of the sample's own class alone is as usual.
         let alone = weighted(&row.total().alloc_objects, INTERVAL as f64, Confidence::DEFAULT);
         assert!(number.high > alone.high && alone.high < 3.0, "{alone:?}");
     }
@@ -76,23 +79,24 @@ fn what_others_own_is_not_this_rows() {
 fn no_sample_is_an_upper_bound() {
     let unseen = INTERVAL as f64 * 40f64.ln();
     let empty = |reference: &Reference| of(&Row::default(), reference, Estimator::Weighted);
-    // 64 B blocks in plenty: 33 B is the smallest of the class.
+    // Many blocks of 64 B: 33 B is the smallest size of the class.
     let plenty = empty(&reference(Strategy::Geometric, &[(64, 1 << 30)], true));
     assert!((plenty.alloc_space.high / unseen - 1.0).abs() < 1e-3, "{plenty:?}");
     assert!((plenty.alloc_objects.high / (unseen / 33.0) - 1.0).abs() < 1e-3, "{plenty:?}");
-    // As many as there are.
+    // The upper ends are all existing blocks.
     let few = empty(&reference(Strategy::Geometric, &[(64, 3)], true));
     assert_eq!((few.alloc_space.high, few.alloc_objects.high), (192.0, 3.0));
-    // Blocks that cannot go unseen.
+    // Blocks of this size are always sampled.
     let large = empty(&reference(Strategy::Geometric, &[(8 << 20, 1000)], true));
     assert_eq!((large.alloc_space.high, large.alloc_objects.high), (0.0, 0.0));
-    // Nothing known: as many unseen bytes, or one-byte objects.
+    // Without totals: this many unseen bytes, or objects of one byte.
     let unknown = empty(&Reference { interval_bytes: INTERVAL as f64, ..Reference::default() });
     assert!((unknown.alloc_space.high / unseen - 1.0).abs() < 1e-9, "{unknown:?}");
     assert_eq!(unknown.alloc_objects.high, unknown.alloc_space.high);
 }
 
-/// Per allocation, a large block is as easily missed as a small one: bytes need the room, too.
+/// With bernoulli, a large block is missed as easily as a small one. The bytes therefore need the
+/// room, too.
 #[test]
 fn a_large_block_may_hide_from_bernoulli() {
     const LARGE: u64 = 64 << 20;
@@ -105,7 +109,7 @@ fn a_large_block_may_hide_from_bernoulli() {
     }
 }
 
-/// Without an exact total nothing bounds what a stride passed by; nothing else is infinite.
+/// Without an exact total nothing bounds what a stride missed. No other interval is infinite.
 #[test]
 fn only_strides_are_without_an_end() {
     let stride = Design::stride(INTERVAL).expect("in the domain");

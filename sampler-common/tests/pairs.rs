@@ -1,4 +1,5 @@
-//! A short simulation of every pair, judged; `cargo xtask simulate` prints the long one.
+//! A short simulation of every pair of strategy and estimator, judged. `cargo xtask simulate`
+//! prints the long one.
 
 mod common;
 mod simulation;
@@ -8,7 +9,7 @@ use sampler_common::estimate::{Confidence, Estimator, of_row, weighted};
 use sampler_common::sampling::{Decision, Design, Strategy, decide};
 use simulation::{apart, draw, program, proofs, table};
 
-/// None picked by its result.
+/// These seeds were not chosen by their results.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
 #[test]
@@ -43,7 +44,7 @@ fn calibration_lowers_the_error_and_meets_the_totals() {
     assert!(mean.iter().all(|gain| *gain >= 1.3), "{mean:?}");
 }
 
-/// Blocks that can hardly be seen are nobody's, not those of who allocates other sizes.
+/// Blocks that are hardly ever sampled are attributed to no stack, not to stacks of other sizes.
 #[test]
 fn small_blocks_do_not_stand_for_large_ones() {
     for seed in SEEDS {
@@ -70,21 +71,22 @@ fn stacks_a_and_b_are_unbiased_unless_merged_first() {
         let of = proofs::stacks_a_and_b(seed, 2000);
         println!("seed {seed}: {of}");
         assert!(of.bias.iter().all(|bias| bias.abs() < 5.5), "seed {seed}: {of}");
-        // The document's error, kept as a control: 13.6 of 16 MB and 15 of 1,000,001 objects.
+        // The error in the document, as a negative control: 13.6 of 16 MB and 15 of 1,000,001
+        // objects.
         let [bytes, objects] = of.merged;
         assert!((bytes / 13.6e6 - 1.0).abs() < 0.02, "seed {seed}: {of}");
         assert!((13.0..18.0).contains(&objects), "seed {seed}: {of}");
     }
 }
 
-/// Samples of one size: hits per request, first bytes, counted by both.
+/// Samples of one size: numbers of hits per request, and positions of first bytes.
 #[derive(Default)]
 struct Counts {
     hits: [u64; 12],
     tails: Vec<f64>,
 }
 
-/// The shortcuts draw what the code in the kernel decides.
+/// The shortcuts have the distribution of the kernel's decision.
 #[test]
 fn shortcuts_have_the_law_of_the_decision() {
     const CALLS: u64 = 60_000;
@@ -109,7 +111,7 @@ fn shortcuts_have_the_law_of_the_decision() {
                 drawn.tails.extend(sample.tail.map(|tail| tail as f64));
             });
             for (hits, (a, b)) in decided.hits.into_iter().zip(drawn.hits).enumerate() {
-                // Two binomial counts of the same chance; 240 comparisons at 10⁻⁸.
+                // Two binomial counts with one chance; 240 comparisons at 10⁻⁸.
                 let z = deviations(a, a + b, 0.5);
                 assert!(
                     a + b == 0 || z.abs() < 5.8,
@@ -133,7 +135,7 @@ fn two_samples(mut a: Vec<f64>, mut b: Vec<f64>) -> f64 {
     distance * ((a.len() * b.len()) as f64 / (a.len() + b.len()) as f64).sqrt()
 }
 
-/// Why there is room for classes without a sample: the same moments without it.
+/// Room for classes without a sample is necessary: without it the same moments miss the truth.
 #[test]
 fn without_room_for_the_unseen_the_truth_is_missed() {
     let designs = program::Mix::all()[0].designs(Strategy::Geometric);

@@ -1,4 +1,4 @@
-//! Plans against the statements of heapprofd's document, direct sums and laws.
+//! Plans against the statements of heapprofd's document, against direct sums and against laws.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -20,7 +20,7 @@ fn close(got: f64, expected: f64, within: f64) {
 
 #[test]
 fn coverage_is_as_heapprofd_states() {
-    // From 32 KiB to 512 KiB: still 95 % of anything above 1.5 MiB.
+    // From 32 KiB to 512 KiB the chance is still 95 % for anything above 1.5 MiB.
     for (interval, bytes, at_least) in
         [(32 * KIB, 1536 * KIB, 0.95), (512 * KIB, 1536 * KIB, 0.95), (2048 * KIB, 3584 * KIB, 0.8)]
     {
@@ -30,7 +30,7 @@ fn coverage_is_as_heapprofd_states() {
                 assert!(seen >= at_least, "{interval} {bytes}: {seen}");
             }
         }
-        // "Anything above" begins not far below.
+        // "Anything above" begins slightly lower.
         let from = bytes_seen(interval, at_least).unwrap();
         assert!(from <= bytes, "{interval}: {from}");
         assert!(plan(interval, from, 1).hit_probability() >= at_least);
@@ -38,9 +38,9 @@ fn coverage_is_as_heapprofd_states() {
     }
     close(plan(512 * KIB, 1536 * KIB, 1).hit_probability(), 1.0 - (-3f64).exp(), 1e-6);
     close(plan(2 * MIB, 3584 * KIB, 1).hit_probability(), 1.0 - (-1.75f64).exp(), 1e-6);
-    // An allocation as large as the interval, which older versions passed for certain.
+    // An allocation as large as the interval. Older versions sampled it for certain.
     close(plan(MIB, MIB, MIB).hit_probability(), 0.632, 1e-3);
-    // One of 2 MiB is as two of 1 MiB.
+    // One allocation of 2 MiB has the chance of two of 1 MiB.
     let (one, two) = (plan(MIB, 2 * MIB, 2 * MIB), plan(MIB, 2 * MIB, MIB));
     assert_eq!(one.hit_probability(), two.hit_probability());
 }
@@ -58,7 +58,7 @@ fn errors_are_those_of_poisson_sample_points() {
     }
 }
 
-/// Everything by summing over the number of samples, for whole allocations and a rest.
+/// Sums over the number of samples, for whole allocations and a rest.
 fn summed(interval: f64, bytes: u64, size: u64) -> [f64; 4] {
     let (count, rest) = (bytes / size, bytes % size);
     let hit = |size: u64| 1.0 - (1.0 - 1.0 / interval).powi(size as i32);
@@ -111,7 +111,7 @@ fn large_plans() {
     let of = plan(512 * KIB, 1 << 30, 1);
     assert_eq!(of.expected_samples(), 2048.0);
     assert_eq!(of.hit_probability(), 1.0);
-    // A normal distribution's mean absolute deviation is √(2/π) of its standard one.
+    // The mean absolute deviation of a normal distribution is √(2/π) of its standard deviation.
     close(of.relative_deviation(), 1.0 / 2048f64.sqrt(), 1e-5);
     close(of.relative_error(), (2.0 / std::f64::consts::PI / 2048.0).sqrt(), 1e-3);
     for interval in [1, 2, 3, 512 * KIB, 1 << 32] {

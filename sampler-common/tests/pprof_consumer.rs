@@ -1,4 +1,4 @@
-//! Our pprof files opened by the tool that defines the format.
+//! Our pprof files, opened by the tool that defines the format.
 
 use sampler_common::encode::{Encode, pprof::Pprof};
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
@@ -110,7 +110,7 @@ fn go_tool_pprof_reads_our_files() {
     write(Kind::Alloc);
     let top = pprof(&["-top", "-sample_index=alloc_space"], &file);
     assert!(top.contains("Type: alloc_space"), "{top}");
-    // Of requests as large as 256 intervals every one is sampled with weight 1.
+    // A request as large as 256 intervals is always sampled, with weight 1.
     assert_eq!(row(&top, "waste"), ("5MB", "5MB"));
     assert_eq!(row(&top, "keep"), ("3MB", "3MB"));
     assert_eq!(row(&top, "work"), ("0", "3MB"));

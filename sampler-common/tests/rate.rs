@@ -1,4 +1,4 @@
-//! Rates: what the kernel charges is what the estimator unbiases with.
+//! Rates: the kernel's charge matches the estimator's inclusion probability.
 
 mod common;
 
@@ -77,10 +77,10 @@ proptest! {
     #[test]
     fn inclusion_is_one_less_the_bytes_that_miss(interval in interval(), size in size()) {
         let rate = Rate::from_interval(interval).unwrap();
-        // 1 − (1 − 1/R)^s by way of logarithms, from R itself.
+        // 1 − (1 − 1/R)^s by logarithms, from R itself.
         let bytes = size.max(1) as f64;
         let expected = -(bytes * (-1.0 / interval as f64).ln_1p()).exp_m1();
-        // λ is rounded to 2⁻⁴⁸: by 2⁻¹⁷ of itself at 4 GiB.
+        // λ is rounded to 2⁻⁴⁸: a relative error of 2⁻¹⁷ at 4 GiB.
         let rounding = 0.5 / rate.raw() as f64 + 1e-14;
         prop_assert!((rate.inclusion(size) - expected).abs() <= expected * rounding);
         prop_assert!((rate.interval_bytes() / interval as f64 - 1.0).abs() <= rounding * 1.5 + 1e-14);
@@ -88,7 +88,7 @@ proptest! {
 
     #[test]
     fn the_charge_decides_with_the_probability_of_the_inclusion(interval in interval(), size in size()) {
-        // The share of all random numbers whose draw is at most the charge, found by bisection.
+        // Share of all random numbers whose draw is at most the charge, found by bisection.
         let rate = Rate::from_interval(interval).unwrap();
         let charge = rate.charge(size);
         let (mut misses, mut hits) = (0u64, u64::MAX);
@@ -101,7 +101,7 @@ proptest! {
                 if draw(middle) <= charge { hits = middle } else { misses = middle }
             }
             let share = (u64::MAX - hits) as f64 / 2f64.powi(64) + 2f64.powi(-64);
-            // Within 2⁻⁵ of a raw unit of hazard.
+            // The difference is within 2⁻⁵ of a raw unit of hazard.
             let slack = 0.03 / charge as f64 + 1e-15;
             prop_assert!((share / rate.inclusion(size) - 1.0).abs() <= slack, "{} {}", share, rate.inclusion(size));
         }

@@ -1,4 +1,4 @@
-//! The ratio's interval holds the truth as often as it says.
+//! The interval of a ratio has the stated coverage.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn usable(size: u64) -> u64 {
 fn intervals_cover() {
     const RUNS: u32 = 500;
     let mut random = SplitMix(7);
-    // Mostly small, with a heavy tail; then of one size; then large ones, of which most are seen.
+    // Mostly small sizes with a heavy tail; one size; large sizes, of which most are sampled.
     let mut heavy = || 8u64 << SplitMix::below(&mut random, 12);
     let mixes: [(Vec<u64>, f64); 3] = [
         ((0..20_000).map(|_| heavy() + 1).collect(), 4096.0),

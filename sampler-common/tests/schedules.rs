@@ -1,5 +1,5 @@
-//! The countdown is unbiased under every schedule of preempted handlers that does not look at the
-//! hidden number: fixed ones, random ones, and one that sees all results and does its worst.
+//! The countdown is unbiased under every schedule of preempted handlers that does not depend on the
+//! hidden number: fixed schedules, random ones, and one that sees all results and does its worst.
 
 mod common;
 #[path = "common/explore.rs"]
@@ -12,7 +12,7 @@ use sampler_common::sampling::{Cell, Random, Trial, draw, trial};
 
 const RULE: Rule = |cell, hazard, random| trial(cell, hazard, random);
 
-/// Starts a countdown after the call instead of before it.
+/// A rule that starts a countdown after the call instead of before the call.
 const FORGETS_TO_CHARGE: Rule = |cell, hazard, random| {
     let left = cell.fetch_sub(hazard as i64);
     if left > 0 {
@@ -22,8 +22,8 @@ const FORGETS_TO_CHARGE: Rule = |cell, hazard, random| {
     Trial::Miss
 };
 
-/// Runs each schedule with many seeds; the frequency of each hit, and of each pair of hits, must be
-/// what independent trials give.
+/// Runs each schedule with many seeds. The frequencies of each hit, and of each pair of hits, must
+/// be those of independent trials.
 fn check_bias(rule: Rule, runs: u64) -> Result<(), String> {
     let hazards =
         [[0.7, 0.3], [1.1, 0.05]].map(|thread| thread.map(|h| (h * HAZARD_ONE as f64) as u64));
@@ -57,7 +57,7 @@ fn check_bias(rule: Rule, runs: u64) -> Result<(), String> {
                 for j in 0..=i {
                     let p = if i == j { expected[i] } else { expected[i] * expected[j] };
                     let z = deviations(joint[i][j], runs, p);
-                    // 7,680 comparisons: 10⁻⁶ in all. Small counts have a longer tail upwards.
+                    // 7,680 comparisons at 10⁻⁶ in all. Small counts have a longer upper tail.
                     if z.abs() > 6.3 + 20.0 / (runs as f64 * p).sqrt() {
                         return Err(format!(
                             "schedule {schedule:b} start {start} pair {i} {j}: {z}"
@@ -75,7 +75,7 @@ fn every_schedule_is_unbiased_and_independent() {
     check_bias(RULE, 1500).unwrap();
 }
 
-/// Long runs: a schedule at random, and one that looks at the results to do its worst.
+/// Long runs, with a random schedule or with one that inspects the results to do its worst.
 fn long_run(seed: u64, spiteful: bool) {
     let mut random = SplitMix(seed);
     let small = HAZARD_ONE >> 7;
@@ -89,7 +89,8 @@ fn long_run(seed: u64, spiteful: bool) {
         let mut choice = random.clone();
         world.follow(RULE, &mut |threads, open| {
             let hit = |i: usize| threads[i].results.last().is_some_and(|r| *r != Trial::Miss);
-            // Keep every refill waiting as long as anybody else can run, and let it in after a hit.
+            // The schedule delays every refill as long as another thread can run, and lets the
+            // refill in after a hit.
             let waiting = |i: &&usize| threads[**i].suspended() == open.iter().any(|j| hit(*j));
             match open.iter().find(waiting) {
                 Some(chosen) if spiteful => *chosen,
@@ -103,7 +104,7 @@ fn long_run(seed: u64, spiteful: bool) {
                 if let Trial::Hit { rest } = result {
                     assert!((1..=hazards[index]).contains(rest));
                     hits[index] += 1;
-                    // Where in the request the sampled byte lies: uniform in probability.
+                    // Position of the sampled byte in the request: uniform in probability.
                     rests.push(inclusion(*rest) / inclusion(hazards[index]));
                 }
             }

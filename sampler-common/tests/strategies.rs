@@ -1,4 +1,4 @@
-//! What the decision does under every strategy, through the code that the kernel runs.
+//! Decisions of every strategy, by the code that the kernel runs.
 
 mod common;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sampler_common::estimate::{RowMoments, Sample};
 use sampler_common::sampling::{Decision, Design, Strategy, decide};
 
-/// A CPU.
+/// A CPU with its countdown and its position.
 struct Machine {
     countdown: Local,
     position: Local,
@@ -28,10 +28,11 @@ fn design(strategy: Strategy, interval: u64, mean: f64) -> Design {
     Design::from_interval(strategy, interval, mean).expect("in the domain")
 }
 
-/// Sizes with every magnitude against an interval of 4,096.
+/// Sizes of every magnitude, for an interval of 4,096.
 const SIZES: [u64; 8] = [0, 1, 16, 100, 1000, 4096, 12_000, 18_000];
 
-/// Standard deviations that a right implementation passes in all but 10⁻⁶ of the runs, over all comparisons of this file.
+/// Standard deviations that a right implementation exceeds in 10⁻⁶ of the runs, over all
+/// comparisons of this file.
 const LIMIT: f64 = 6.0;
 
 #[test]
@@ -43,7 +44,8 @@ fn estimates_are_unbiased_and_know_their_variance() {
         let mut machine = Machine::new(seed);
         let calls = 40_000;
         let mut rows = [RowMoments::default(); SIZES.len()];
-        // Interleaved, so that what one request leaves of the countdown counts for others.
+        // The sizes are interleaved, so that the rest of the countdown after one request affects
+        // the others.
         for _ in 0..calls {
             for (row, size) in rows.iter_mut().zip(SIZES) {
                 if let Decision::Hit { hits, offset } = machine.decide(design, size) {
@@ -64,7 +66,7 @@ fn estimates_are_unbiased_and_know_their_variance() {
                 (_, Some(inclusion)) => (1.0 - inclusion) / inclusion,
                 (_, None) => unreachable!("no stride here"),
             } * truth;
-            // The reported variance is itself a sum of samples, some 100 of them where fewest.
+            // The reported variance is itself a sum of samples, at least some 100.
             let slack = 0.05 + LIMIT * 1.5 / (objects.samples as f64).sqrt();
             assert!(
                 (objects.variance - expected).abs() <= slack * expected,
@@ -77,7 +79,7 @@ fn estimates_are_unbiased_and_know_their_variance() {
 
 #[test]
 fn poisson_counts_points() {
-    // The law of the number of points, not only its mean: m = 3 of requests of 3 R.
+    // The distribution of the number of points, not only its mean: m = 3 for requests of 3 R.
     let (calls, mean) = (200_000, 3.0f64);
     let design = design(Strategy::Poisson, 4096, 1.0);
     let mut machine = Machine::new(4);
@@ -146,7 +148,8 @@ fn estimated(
 
 #[test]
 fn a_stride_is_biased_on_a_periodic_program_and_geometric_is_not() {
-    // A loop that allocates 4,096 bytes a round, in step with the stride: the points all fall into one site.
+    // A loop that allocates 4,096 bytes a round, in step with the stride: all points are at one
+    // site.
     let (sizes, rounds) = ([1024u64, 2048, 512, 512], 20_000);
     let truth = |size: u64| (size * rounds as u64) as f64;
     let stride = estimated(Strategy::Stride, 4096, &sizes, rounds, 1);

@@ -1,4 +1,5 @@
-//! The comparison of strategies: against formulas in the documents, against simulation, and against other choices of chances.
+//! The comparison of strategies, checked against formulas in the documents, simulation, and other
+//! choices of chances.
 
 mod common;
 
@@ -37,14 +38,14 @@ fn one_size_leaves_nothing_to_choose() {
         close(variances.samples, plan.expected_samples(), 1e-6);
     }
     close(of.least_alloc, plan.variance(), 1e-6);
-    // Counting points has the variance R·Z in place of about R·Z − Z².
+    // Counting points has the variance R·Z instead of about R·Z − Z².
     close(of.of(Strategy::Poisson).unwrap().alloc, 1e6 * INTERVAL * 4096.0, 0.01);
     assert_eq!(of.of(Strategy::Stride), None);
 }
 
 #[test]
 fn bernoulli_is_the_document_s() {
-    // (N − 1)·Z² each, N = one in so many.
+    // The variance is (N − 1)·Z² for each allocation, with one sample in N calls.
     let groups = [(16, 1e7, 1e5), (1 << 20, 1e3, 5e2)];
     let of = strategies(&classes(&groups), INTERVAL).unwrap();
     let bernoulli = of.of(Strategy::Bernoulli).unwrap();
@@ -56,7 +57,7 @@ fn bernoulli_is_the_document_s() {
     assert!(bernoulli.alloc > 100.0 * of.of(Strategy::Geometric).unwrap().alloc);
 }
 
-/// Survival from 90 % of the smallest to 0.1 % of the largest.
+/// Survival from 90 % of the smallest blocks to 0.1 % of the largest.
 const TEMPORARIES: [(u64, f64, f64); 6] = [
     (16, 4e6, 3.6e6),
     (256, 2.5e5, 1e5),
@@ -86,7 +87,7 @@ fn adaptive_is_near_the_least_where_survival_differs() {
     );
 }
 
-/// Variances are those of estimates: geometric and bernoulli, simulated.
+/// Variances equal those of simulated estimates, for geometric and bernoulli.
 #[test]
 fn simulated() {
     let groups = [(64u64, 20_000.0, 0.0), (16 << 10, 300.0, 0.0), (1 << 20, 6.0, 0.0)];
@@ -120,7 +121,8 @@ fn simulated() {
         }
         let expected = of.of(strategy).unwrap().alloc;
         println!("{}: {squares:.3e} of {expected:.3e}", strategy.name());
-        // A few hits of 1 MiB make a heavy tail of bernoulli's: its squares vary by far more than those of a normal variable.
+        // A few hits of 1 MiB give bernoulli a heavy tail. Its squares vary far more than those of
+        // a normal variable.
         close(squares, expected, if strategy == Strategy::Geometric { 0.2 } else { 0.8 });
     }
 }
@@ -129,7 +131,7 @@ fn simulated() {
 fn nothing_to_compare() {
     assert_eq!(strategies(&classes(&[]), INTERVAL), None);
     assert_eq!(strategies(&classes(&[(16, 1.0, 0.0)]), f64::NAN), None);
-    // Nothing lives: no variance of it.
+    // Without live blocks the live estimate has no variance.
     let of = strategies(&classes(&[(16, 1e6, 0.0)]), INTERVAL).unwrap();
     assert_eq!((of.least_live, of.of(Strategy::Geometric).unwrap().live), (0.0, 0.0));
     let certain = strategies(&classes(&TEMPORARIES), 1.0).unwrap();
@@ -143,12 +145,12 @@ fn the_exponential_is_close() {
     close(error, 0.5 / INTERVAL, 1e-3);
     let (error, _) = exponential_error(64.0);
     close(error, 0.5 / 64.0, 0.05);
-    // One byte: 1 against 1 − 1/e.
+    // At one byte: 1 against 1 − 1/e.
     close(exponential_error(1.0).0, 1.0 / (1.0 - (-1f64).exp()) - 1.0, 1e-12);
 }
 
 proptest! {
-    /// No other choice of chances that takes as many samples leaves less.
+    /// No other choice of chances with as many samples has a smaller variance.
     #[test]
     fn least_is_least(
         groups in prop::collection::vec((0u32..24, 1f64..1e6, 0f64..1.0), 1..8),
@@ -163,7 +165,7 @@ proptest! {
         for (_, variances) in &of.strategies {
             prop_assert!(variances.alloc >= of.least_alloc * (1.0 - 1e-6) - 1.0, "{of:?}");
         }
-        // Geometric, with some of one class's samples given to another.
+        // Geometric chances, with some of one class's samples moved to another class.
         let used: Vec<&ClassUse> = table.iter().filter(|of| of.objects > 0.0).collect();
         let size = |of: &ClassUse| of.bytes / of.objects;
         let mut chances: Vec<f64> = used
@@ -182,7 +184,7 @@ proptest! {
                 .zip(&chances)
                 .map(|(of, p)| of.live_objects * size(of).powi(2) * (1.0 - p) / p)
                 .sum();
-            // Near certainty 1 − p has few digits left.
+            // Near certainty, 1 − p has few significant digits.
             let rounding: f64 = used.iter().map(|of| 1e-9 * of.live_objects * size(of).powi(2)).sum();
             prop_assert!(live >= of.least_live * (1.0 - 1e-6) - rounding, "{live} {}", of.least_live);
         }

@@ -6,7 +6,7 @@ use common::SplitMix;
 use proptest::prelude::*;
 use sampler_common::estimate::{Confidence, Share, Step, Survival, Weights};
 
-/// Steps of blocks: age, whether it was freed then, weight.
+/// Steps from blocks: age, whether the block was freed then, weight.
 fn steps(blocks: &[(f64, bool, f64)]) -> Vec<Step> {
     let step = |(age_ns, freed, weight): &(f64, bool, f64)| {
         let mut weights = Weights::default();
@@ -22,7 +22,8 @@ fn curve(blocks: &[(f64, bool, f64)]) -> Survival {
     Survival::new(steps(blocks))
 }
 
-/// Weeks of remission under 6-mercaptopurine, minus where it went on: E. J. Freireich et al., Blood 21 (1963).
+/// Weeks of remission under 6-mercaptopurine, negative if the remission went on: E. J. Freireich et
+/// al., Blood 21 (1963).
 const REMISSION: [i32; 21] =
     [6, 6, 6, -6, 7, -9, 10, -10, -11, 13, 16, -17, -19, -20, 22, 23, -25, -32, -32, -34, -35];
 
@@ -51,7 +52,7 @@ fn is_the_textbooks_curve() {
     }
     let median = curve.median(Confidence::DEFAULT);
     assert_eq!(median.value, Some(23.0));
-    // Nobody knows how long the longest remissions last.
+    // The length of the longest remissions is unknown.
     assert!(median.low > 6.0 && median.low <= 16.0 && median.high.is_none(), "{median:?}");
     assert_eq!(curve.beyond(36.0, Confidence::DEFAULT).low, 0.0);
 }
@@ -70,7 +71,7 @@ fn one_block_says_little() {
     let freed = curve(&[(5.0, true, 1e6)]);
     let within = freed.within(5.0, Confidence::DEFAULT);
     assert_eq!(within.value, 1.0);
-    // Clopper and Pearson, 1 of 1.
+    // Clopper and Pearson's interval, 1 of 1.
     assert!((within.low - 0.025).abs() < 1e-9, "{within:?}");
     let median = freed.median(Confidence::DEFAULT);
     assert_eq!((median.value, median.low, median.high), (Some(5.0), 0.0, None));
@@ -82,8 +83,9 @@ fn blocks() -> impl Strategy<Value = Vec<(f64, bool, f64)>> {
     })
 }
 
-/// Efron's redistribution to the right: a second way to the same estimator. Each censored block hands its weight on to those
-/// that were watched longer (at the same age: to those that went on), in proportion.
+/// Efron's redistribution to the right, a second way to the same estimator. Each censored block
+/// passes its weight on, in proportion, to the blocks that were watched longer (at equal ages: to
+/// those that went on).
 fn redistributed(mut blocks: Vec<(f64, bool, f64)>, age: f64) -> f64 {
     blocks.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
     let all: f64 = blocks.iter().map(|block| block.2).sum();
@@ -129,7 +131,7 @@ proptest! {
         prop_assert!(median.high.is_none_or(|high| median.value.is_some_and(|value| value <= high)));
     }
 
-    /// All weights times a number say the same.
+    /// Scaling all weights does not change the curve.
     #[test]
     fn has_no_unit_of_weight(blocks in blocks(), age in 0u8..12) {
         let scaled: Vec<_> = blocks.iter().map(|(age, freed, w)| (*age, *freed, w * 4096.0)).collect();
@@ -138,7 +140,7 @@ proptest! {
         prop_assert!((a.low - b.low).abs() + (a.value - b.value).abs() + (a.high - b.high).abs() < 1e-9);
     }
 
-    /// With equal weights it is Greenwood's variance.
+    /// With equal weights the variance is Greenwood's.
     #[test]
     fn equal_weights_have_greenwoods_variance(blocks in blocks(), age in 0u8..12) {
         let equal: Vec<_> = blocks.iter().map(|(age, freed, _)| (*age, *freed, 7.0)).collect();
@@ -161,13 +163,13 @@ proptest! {
     }
 }
 
-/// A program: half of the bytes in short-lived blocks, half in long-lived ones, allocated all the time and looked at after 3 s.
-/// Sampled by byte at 1 in `INTERVAL`.
+/// Parameters of a program. Half of its bytes are in short-lived blocks, half in long-lived ones.
+/// It allocates all the time, and is evaluated after 3 s. One byte in `INTERVAL` is sampled.
 const INTERVAL: f64 = 4096.0;
-/// Mean lifetimes.
+/// Mean lifetimes, ns.
 const MEANS: [f64; 2] = [0.05e9, 2e9];
 const LOOK_NS: f64 = 3e9;
-/// Sizes: weights are equal, or differ and go with lifetimes.
+/// Sizes. Weights are equal, or differ together with lifetimes.
 const EQUAL: [f64; 2] = [4096.0, 4096.0];
 const MIXED: [f64; 2] = [512.0, 16384.0];
 
@@ -178,7 +180,7 @@ fn truth(age: f64) -> f64 {
 
 fn simulated(sizes: [f64; 2], random: &mut SplitMix, samples: usize) -> Vec<(f64, bool, f64)> {
     let inclusion = |size: f64| -(-size / INTERVAL).exp_m1();
-    // Allocations of equal bytes, sampled in proportion to their chance.
+    // Each kind allocates equal bytes. A sample's kind is drawn in proportion to its chance.
     let rates = sizes.map(|size| inclusion(size) / size);
     let block = |random: &mut SplitMix| {
         let kind = usize::from(random.uniform() * (rates[0] + rates[1]) > rates[0]);
@@ -192,9 +194,9 @@ fn simulated(sizes: [f64; 2], random: &mut SplitMix, samples: usize) -> Vec<(f64
 struct Simulation {
     /// Mean error, in standard deviations of the estimate.
     bias: f64,
-    /// Share of runs whose interval has the truth.
+    /// Share of runs whose interval covers the truth.
     coverage: f64,
-    /// As `bias`, of the curve that leaves out what is still held.
+    /// `bias` of the curve that leaves out held blocks.
     naive: f64,
 }
 
@@ -221,8 +223,9 @@ fn simulation(sizes: [f64; 2], age: f64, samples: usize, seed: u64) -> Simulatio
     Simulation { bias: bias(&errors), coverage, naive: bias(&naive) }
 }
 
-/// 1,000 runs: the mean error has a standard error of 0.032 deviations, a coverage of 95 % one of 0.7 %. A ratio of sums of unequal
-/// weights has a bias of its own, of the order of one part in the square root of the samples.
+/// 1,000 runs: the mean error has a standard error of 0.032 deviations, a coverage of 95 % one of
+/// 0.7 %. A ratio of sums of unequal weights has a bias of its own. Relative to a standard
+/// deviation it is of the order of one over the square root of the samples.
 #[test]
 fn is_unbiased_where_blocks_are_still_held() {
     println!("sizes  samples  age         bias  coverage  bias without the held");
@@ -240,7 +243,7 @@ fn is_unbiased_where_blocks_are_still_held() {
                 let own = if name == "equal" { 0.0 } else { 1.0 / (samples as f64).sqrt() };
                 assert!(got.bias.abs() < own + 0.16, "{name} {samples} {age}: {}", got.bias);
                 assert!(got.coverage > 0.915, "{name} {samples} {age}: {}", got.coverage);
-                // The negative control: those still held lived longer.
+                // Negative control: blocks that are still held lived longer.
                 let least = if samples == 30 { 0.7 } else { 2.0 };
                 assert!(age < 0.1e9 || got.naive < -least, "{name} {samples} {age}: {}", got.naive);
             }
@@ -250,7 +253,7 @@ fn is_unbiased_where_blocks_are_still_held() {
 
 #[test]
 fn medians_hold_the_truth() {
-    // The median of the mixture, by bisection.
+    // The median of the mixture, found by bisection.
     let (mut low, mut high) = (0.0, 10e9);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);

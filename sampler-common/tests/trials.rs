@@ -1,4 +1,5 @@
-//! Failed trials of rows: sums over samples of different intervals, and their interval around the weighted estimate.
+//! Failed trials of rows: sums over samples of different intervals, and the interval around the
+//! weighted estimate.
 
 mod common;
 
@@ -50,7 +51,7 @@ fn rows_without_failures() {
     assert_eq!(of(Trials::default(), 0, 1000.0).high, next);
     let exact = of(sums(5, 1, 100), 5, 1.0);
     assert_eq!((exact.low, exact.value, exact.high), (500.0, 500.0, 500.0));
-    // Every byte was a hit, but not every byte had to be: the rate has fallen since.
+    // Every byte was a hit. At the lower rate since then, bytes may have been missed.
     assert_eq!(of(sums(5, 1, 100), 5, 1000.0).high, 500.0 + next);
 }
 
@@ -71,8 +72,8 @@ fn bounds_hold_for_every_sum() {
     }
 }
 
-/// One stream whose interval changes on the way, through the countdown that runs: what is claimed is covered, without bias,
-/// and around the weighted estimate as well.
+/// One stream whose interval changes, through the production countdown: intervals cover without
+/// bias, around the weighted estimate as well.
 #[test]
 fn changing_intervals_are_covered() {
     const RUNS: u32 = 3000;

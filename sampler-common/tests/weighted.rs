@@ -84,7 +84,7 @@ proptest! {
         let moments = Moments { samples, sum, variance, largest, largest_inclusion: inclusion, own };
         let estimate = weighted(&moments, interval, confidence);
         prop_assert!(estimate.low.is_finite(), "{estimate:?}");
-        // Infinite only where the variance is.
+        // The upper end is infinite only if the variance is.
         prop_assert_eq!(estimate.high == f64::INFINITY, variance == f64::INFINITY && sum > 0.0);
         prop_assert!(estimate.low <= estimate.value && estimate.value <= estimate.high);
     }
@@ -116,9 +116,9 @@ fn no_sample_bounds_what_went_unseen() {
     let estimate = weighted(&Moments::default(), 1000.0, Confidence::DEFAULT);
     assert_eq!((estimate.value, estimate.low, estimate.samples), (0.0, 0.0, 0));
     assert!((estimate.high - 1000.0 * 40f64.ln()).abs() < 1e-9);
-    // So many bytes go unseen with probability α/2 at most.
+    // At most with probability α/2, this many bytes have no sample.
     assert!((1.0f64 - 1.0 / 1000.0).powf(estimate.high) <= 0.025);
-    // A sampled malloc(0) says nothing about bytes either.
+    // A sampled malloc(0) carries no information about bytes either.
     let mut moments = Moments::default();
     moments.add_sample(0.0, 0.001);
     assert_eq!(weighted(&moments, 1000.0, Confidence::DEFAULT).high, estimate.high);
@@ -134,7 +134,8 @@ fn one_sample_is_a_poisson_count_of_one() {
     assert!((estimate.high / 1e9 - 5.571643).abs() < 1e-5, "{estimate:?}");
 }
 
-/// Points of a stride: what they own, and no upper end. Sums with others stay so.
+/// Points of a stride have their own bytes, and no upper end. Sums with other samples have no upper
+/// end either.
 #[test]
 fn a_stride_has_no_upper_end() {
     let design = Design::stride(4096).expect("in the domain");
@@ -147,7 +148,8 @@ fn a_stride_has_no_upper_end() {
     assert_eq!((space.low, space.value), (10_000.0 + 100.0 + 64.0, 4.0 * 4096.0 + 64.0));
     assert_eq!((space.high, space.method), (f64::INFINITY, Method::Stride));
     assert_eq!((objects.low, objects.high), (3.0, f64::INFINITY));
-    // Nothing else is infinite: not one sample of the smallest rate, not the largest request.
+    // No other interval is infinite: not with one sample of the smallest rate, not with the largest
+    // request.
     let mut row = RowMoments::default();
     row.add_allocation(&Sample::geometric(u64::MAX, Rate::from_raw(1)));
     row.add_allocation(&Sample::geometric(1, Rate::from_raw(1)));
@@ -155,7 +157,8 @@ fn a_stride_has_no_upper_end() {
     assert!(space.high.is_finite() && space.method == Method::Weighted, "{space:?}");
 }
 
-/// Points of the Poisson strategy are a Poisson count: Garwood's interval times the interval, beside what is certain.
+/// Points of the Poisson strategy are a Poisson count: Garwood's interval times the sampling
+/// interval, plus the certain bytes.
 #[test]
 fn poisson_points_are_a_poisson_count() {
     let interval = 4096.0;

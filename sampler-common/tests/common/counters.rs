@@ -1,15 +1,16 @@
-//! Counters to compare [`Scalable`](sampler_common::counting::Scalable) with, for tests and for `cargo xtask bench counters`.
+//! Counters for comparisons with [`Scalable`](sampler_common::counting::Scalable), in tests and in
+//! `cargo xtask bench counters`.
 #![allow(dead_code, reason = "each binary uses its own part")]
 
 use sampler_common::counting::{Counter, Switch, Word, Worker};
 use sampler_common::sampling::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What counters of ours do not need of a word.
+/// Operations of a word that our own counters do not need.
 pub(crate) trait FullWord: Word {
-    /// Stores, whatever is there.
+    /// Stores `value` unconditionally.
     fn store(&self, value: u64);
-    /// Stores `new` in one step if `expected` is there; whether it was.
+    /// Stores `new` atomically if the word has `expected`. Returns whether the word had it.
     fn exchange(&self, expected: u64, new: u64) -> bool;
 }
 
@@ -23,8 +24,7 @@ impl FullWord for AtomicU64 {
     }
 }
 
-/// A value that shares its cache line with nothing: its neighbours' writers do not slow its own
-/// down.
+/// A value on a cache line of its own. Writers of neighbouring values do not slow its writers down.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Line<T>(
@@ -34,11 +34,10 @@ pub(crate) struct Line<T>(
 
 const _: () = assert!(size_of::<Line<u64>>() == 64);
 
-/// Loads, adds and stores, without care for other workers: of several that do so at once, one
-/// counts.
+/// Loads, adds and stores, ignoring other workers. If several workers do so at once, one counts.
 ///
-/// For comparison. An error of unknown size, and only downwards; every event still writes the line
-/// that all share.
+/// For comparison. The error has an unknown size, and is only downwards. Every event still writes
+/// the line that all workers share.
 #[derive(Debug, Default)]
 pub(crate) struct Racing<W>(
     /// The count.
@@ -56,8 +55,8 @@ impl<W: FullWord> Counter for Racing<W> {
     }
 }
 
-/// One atomic addition for every event: exact, and as slow as the line's way from the CPU that
-/// counted last.
+/// One atomic addition for every event: exact, and as slow as the transfer of the line from the CPU
+/// that counted last.
 #[derive(Debug, Default)]
 pub(crate) struct Interlocked<W>(
     /// The count.
@@ -75,18 +74,19 @@ impl<W: Word> Counter for Interlocked<W> {
     }
 }
 
-/// Adds exactly by compare-exchange, and becomes a scalable counter for the events whose
-/// exchange fails because another worker was there in between.
+/// Adds exactly by compare-exchange. An event whose exchange fails because of another worker is
+/// counted by the scalable rule.
 ///
-/// Without contention it is exact. Either way an event adds its amount on average (the exchange
-/// exactly, the fall-back by
-/// [`Switch::step`]), so that it is unbiased, with a variance of at most the scalable counter's. The price: every event asks for
-/// the line, as the interlocked counter does.
+/// Without contention the counter is exact. Either way an event adds its amount on average (the
+/// exchange exactly, the fall-back by [`Switch::step`]). The counter is therefore unbiased, with a
+/// variance of at most the scalable counter's. The price: every event needs the line, as with the
+/// interlocked counter.
 #[derive(Debug)]
 pub(crate) struct ExchangeFirst<W> {
     /// The count.
     pub(crate) word: W,
-    /// Where an event whose exchange failed becomes approximate, and how coarse.
+    /// Count at which an event whose exchange failed becomes approximate, and how coarse its step
+    /// is.
     pub(crate) switch: Switch,
 }
 
@@ -113,10 +113,10 @@ impl<W: FullWord> Counter for ExchangeFirst<W> {
     }
 }
 
-/// A word for every worker on a line of its own, summed when it is read: exact and cheap to count,
-/// for as many times the room and as many times the work of reading.
+/// A word for every worker on a line of its own. Reading sums the words. Counting is exact and
+/// cheap, but needs as many times the room and the work of reading.
 ///
-/// Workers beyond the shards share them. Of no shards at all it counts nothing.
+/// Workers beyond the shards share them. With no shards nothing is counted.
 #[derive(Debug)]
 pub(crate) struct Sharded<'a, W>(
     /// The shards, by the workers' numbers.

@@ -1,9 +1,10 @@
-//! A scheduler that takes trials apart at every atomic operation.
+//! A scheduler that splits trials at every atomic operation.
 //!
-//! A trial is deterministic given its random numbers and what its atomic operations returned. So
-//! instead of suspending a thread, a trial is run again from its start with the recorded answers, up
-//! to the first operation that has none yet: that is the step to schedule next. No threads, no
-//! timing, every interleaving reachable, and worlds can be cloned to enumerate them all.
+//! A trial is determined by its random numbers and the results of its atomic operations. So instead
+//! of suspending a thread, the scheduler runs a trial again from its start with the recorded
+//! answers, up to the first operation without an answer: that operation is the next step to
+//! schedule. There are no threads and no timing, every interleaving is reachable, and worlds can be
+//! cloned to enumerate all interleavings.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::cell::{Cell as Slot, RefCell};
@@ -21,7 +22,7 @@ pub(crate) enum Operation {
     Store(i64),
 }
 
-/// Answers from the record; asks for the first operation that has no answer.
+/// A cell that answers from a record, and keeps the first operation without an answer.
 pub(crate) struct Replay<'a> {
     answers: &'a [i64],
     position: Slot<usize>,
@@ -35,7 +36,7 @@ impl Replay<'_> {
         if position < self.answers.len() {
             return self.answers[position];
         }
-        // What the trial does with this answer is thrown away.
+        // The trial's result with this answer is discarded.
         self.asked.borrow_mut().get_or_insert(operation);
         0
     }
@@ -54,13 +55,13 @@ impl Cell for Replay<'_> {
 /// The code under test: `trial`, or a broken one that the checks must catch.
 pub(crate) type Rule = fn(&Replay<'_>, u64, &mut SplitMix) -> Trial;
 
-/// A thread: its trials, and where it is.
+/// A thread: its trials, and its position.
 #[derive(Clone)]
 pub(crate) struct Thread {
     hazards: Vec<u64>,
     seed: u64,
     answers: Vec<i64>,
-    /// Results of the trials that are through.
+    /// Results of the finished trials.
     pub(crate) results: Vec<Trial>,
 }
 
@@ -70,12 +71,12 @@ impl Thread {
         Thread { hazards: hazards.to_vec(), seed, answers: Vec::new(), results: Vec::new() }
     }
 
-    /// Whether all its trials are through.
+    /// Whether all trials of the thread are finished.
     pub(crate) fn finished(&self) -> bool {
         self.results.len() == self.hazards.len()
     }
 
-    /// Whether it stands between two operations of a trial.
+    /// Whether the thread is between two operations of a trial.
     pub(crate) fn suspended(&self) -> bool {
         !self.answers.is_empty()
     }
@@ -94,13 +95,13 @@ impl Thread {
 /// One operation that was carried out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
-    /// Who.
+    /// Index of the thread.
     pub(crate) thread: usize,
-    /// Which of its trials.
+    /// Index of the thread's trial.
     pub(crate) trial: usize,
-    /// What.
+    /// The operation.
     pub(crate) operation: Operation,
-    /// The cell before.
+    /// The cell's value before.
     pub(crate) before: i64,
 }
 
@@ -111,22 +112,23 @@ pub(crate) struct World {
     pub(crate) value: i64,
     /// The threads.
     pub(crate) threads: Vec<Thread>,
-    /// What happened so far.
+    /// The operations so far.
     pub(crate) events: Vec<Event>,
 }
 
 impl World {
-    /// A world before anything happened.
+    /// A world before the first operation.
     pub(crate) fn new(value: i64, threads: Vec<Thread>) -> World {
         World { value, threads, events: Vec::new() }
     }
 
-    /// Indices of the threads that have something left to do.
+    /// Indices of the unfinished threads.
     pub(crate) fn open(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.threads.len()).filter(|index| !self.threads[*index].finished())
     }
 
-    /// Carries out the next atomic operation of thread `index` and what follows it, up to the next.
+    /// Carries out the next atomic operation of thread `index`, and what follows up to the
+    /// operation after it.
     pub(crate) fn step(&mut self, rule: Rule, index: usize) {
         let thread = &mut self.threads[index];
         if let Err(operation) = thread.run(rule) {
@@ -163,7 +165,8 @@ impl World {
         }
     }
 
-    /// Runs to the end by a schedule: it sees the world (a scheduler sees results, never the cell) and names an open thread.
+    /// Runs the world to the end. `schedule` gets the threads with their results, never the cell,
+    /// and returns an unfinished thread.
     pub(crate) fn follow(
         &mut self,
         rule: Rule,

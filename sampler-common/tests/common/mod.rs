@@ -1,5 +1,6 @@
-//! What the statistical tests share: a seeded generator and bounds that fail by chance less than once in a million runs
-//! (seeds are fixed, so they fail always or never; the bound says what a new seed would do).
+//! A seeded generator and bounds for the statistical tests. Each bound fails by chance less than
+//! once in a million runs. (Seeds are fixed, so a test fails always or never. The bound is the
+//! probability for a new seed.)
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE};
@@ -20,7 +21,7 @@ impl Random for SplitMix {
     }
 }
 
-/// A cell of one thread; it starts at 0.
+/// A cell of one thread, which starts at 0.
 #[derive(Default)]
 pub(crate) struct Local(pub(crate) Slot<i64>);
 
@@ -57,7 +58,7 @@ pub(crate) fn inclusion(hazard: u64) -> f64 {
     if hazard >= HAZARD_CERTAIN { 1.0 } else { -(-(hazard as f64) / HAZARD_ONE as f64).exp_m1() }
 }
 
-/// Standard deviations by which `hits` of `trials` misses probability `p`.
+/// Difference of `hits` of `trials` from probability `p`, in standard deviations.
 pub(crate) fn deviations(hits: u64, trials: u64, p: f64) -> f64 {
     let n = trials as f64;
     (hits as f64 - n * p) / (n * p * (1.0 - p)).sqrt()

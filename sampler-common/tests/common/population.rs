@@ -9,7 +9,7 @@ use crate::common::SplitMix;
 /// The interval of FACTS and of the default: 512 KiB.
 pub(crate) const INTERVAL: u64 = 512 << 10;
 
-/// Allocations: sizes and how many of each.
+/// Allocations: sizes, and the number of each.
 pub(crate) struct Population {
     /// Name in tables.
     pub(crate) name: &'static str,
@@ -22,7 +22,7 @@ impl Population {
     pub(crate) fn new(name: &'static str, shares: &[(u64, f64)], expected: f64) -> Population {
         let rate = rate();
         let unit: f64 = shares.iter().map(|(size, share)| share * rate.inclusion(*size)).sum();
-        // Rounded so that the remainders add up over the sizes instead of vanishing.
+        // The counts are rounded so that remainders carry over to the next sizes.
         let (mut wanted, mut given) = (0.0, 0);
         let mut groups = Vec::new();
         for (size, share) in shares {
@@ -36,14 +36,15 @@ impl Population {
         Population { name, groups }
     }
 
-    /// The six mixes that the method was chosen on.
+    /// The six mixes on which the method was chosen.
     pub(crate) fn all(expected: f64) -> Vec<Population> {
         let mixed = [16u64, 256, 4 << 10, 64 << 10, 512 << 10, 4 << 20];
         let equal_bytes = mixed.map(|size| (size, 1.0 / size as f64));
         let mut normal = SplitMix(77);
         let log_normal: Vec<(u64, f64)> = (0..1000)
             .map(|_| {
-                // Box and Muller; median 512 bytes, σ = 2.5: a factor of 10⁶ between 1 % and 99 %.
+                // Box and Muller's method; median 512 bytes, σ = 2.5: a factor of 10⁶ between 1 %
+                // and 99 %.
                 let radius = (-2.0 * normal.uniform().ln()).sqrt();
                 let z = radius * (std::f64::consts::TAU * normal.uniform()).cos();
                 ((512.0 * (2.5 * z).exp()).ceil() as u64, 1.0)
@@ -79,8 +80,8 @@ impl Population {
         self.groups.iter().map(term).sum()
     }
 
-    /// One run: how many of each size were sampled. Each allocation independently; gaps between
-    /// sampled ones are drawn, so the cost is that of the samples.
+    /// One run: the number of sampled blocks of each size. Each allocation is sampled
+    /// independently. Gaps between sampled ones are drawn, so the cost is that of the samples.
     pub(crate) fn sample(&self, random: &mut SplitMix, mut each: impl FnMut(u64, u64)) {
         for (size, count) in &self.groups {
             let miss = (-rate().inclusion(*size)).ln_1p();

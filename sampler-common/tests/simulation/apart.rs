@@ -1,4 +1,4 @@
-//! Stacks that share no size: the samples of one say nothing of the other.
+//! Stacks that share no size: the samples of one carry no information about the other.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use super::program::Mix;
 use super::table::Held;
 use crate::common::SplitMix;
 
-/// Calibrated bytes of a stack of small blocks beside one of large ones.
+/// Calibrated bytes of a stack of small blocks, in a process with a stack of large blocks.
 pub(crate) struct Apart {
-    /// How often its interval held the truth.
+    /// How often the interval covered the truth.
     pub(crate) held: Held,
-    /// Root of the mean squared error over the truth.
+    /// Root of the mean squared error, divided by the truth.
     pub(crate) error: f64,
-    /// The same, had it got its share of the samples of all that was allocated.
+    /// The same error, if all allocated bytes were shared out by the weights of samples.
     pub(crate) shared_out: f64,
 }
 
@@ -31,7 +31,8 @@ impl fmt::Display for Apart {
     }
 }
 
-/// The mixed sizes, those below 10 kB of one stack and the others of another, at so many `expected` samples of both.
+/// Simulates the mixed sizes: those below 10 kB are of one stack, the others of another. Both
+/// stacks have `expected` samples together.
 pub(crate) fn apart(seed: u64, expected: f64, runs: u32) -> Apart {
     let mix = &Mix::all()[3];
     let designs = mix.designs(Strategy::Bernoulli);

@@ -1,4 +1,5 @@
-//! Samples of a program, by shortcuts whose law is that of the decision that the kernel makes (a test compares them).
+//! Samples of a program, drawn by shortcuts that have the distribution of the kernel's decision (a
+//! test compares them).
 
 use sampler_common::estimate::{Reference, Row, Sample, Stratum};
 use sampler_common::limits::CLASSES;
@@ -8,8 +9,8 @@ use sampler_common::sampling::{Design, Strategy, class};
 use super::program::INTERVAL;
 use crate::common::SplitMix;
 
-/// Calls `each` with every sample of `count` requests of `size` bytes. Gaps between sampled ones are drawn, so that the cost is that of
-/// the samples.
+/// Calls `each` with every sample of `count` requests of `size` bytes. Gaps between samples are
+/// drawn, so that the cost is that of the samples.
 pub(crate) fn sample(
     design: Design,
     size: u64,
@@ -21,7 +22,7 @@ pub(crate) fn sample(
     let miss = (-chance).ln_1p();
     let mut at = 0.0;
     loop {
-        // At a chance of 1 the quotient is 0.
+        // With a chance of 1 the quotient is 0.
         at += (random.uniform().ln() / miss).floor() + 1.0;
         if at > count as f64 {
             return;
@@ -30,13 +31,14 @@ pub(crate) fn sample(
     }
 }
 
-/// What is known of a sampled request: the points in it, or where it was hit.
+/// The sample of a sampled request, with the number of its points or the position of its hit.
 fn one(design: Design, size: u64, chance: f64, random: &mut SplitMix) -> Sample {
     let sample = Sample::new(size, design);
     match design.strategy() {
         Some(Strategy::Poisson) if chance < 1.0 => {
             let mean = design.charge(size) as f64 / HAZARD_ONE as f64;
-            // The first point is somewhere in it; from there exponential distances.
+            // The first point has a truncated exponential position. The distances of the others are
+            // exponential.
             let mut left = mean + (-chance * random.uniform()).ln_1p();
             let mut hits = 1;
             loop {
@@ -89,7 +91,7 @@ impl Program {
         })
     }
 
-    /// Exact totals and rates, without samples.
+    /// The reference with exact totals and rates, without samples.
     pub(crate) fn reference(&self) -> Reference {
         let mut reference = Reference { interval_bytes: INTERVAL as f64, ..Reference::default() };
         for (size, count) in self.stacks.iter().flatten() {
@@ -103,7 +105,7 @@ impl Program {
         reference
     }
 
-    /// One run: a row for each stack. Those without a sample belong to the process all the same.
+    /// One run: a row for each stack. Stacks without a sample are in the process, too.
     pub(crate) fn run(&self, empty: &Reference, random: &mut SplitMix) -> (Vec<Row>, Reference) {
         let (mut rows, mut reference) = (Vec::new(), empty.clone());
         for stack in &self.stacks {

@@ -1,5 +1,5 @@
-//! Simulation of every pair of strategy and estimator. `cargo xtask simulate` prints the whole table; `tests/pairs.rs`
-//! judges a short one.
+//! Simulation of every pair of strategy and estimator. `cargo xtask simulate` prints the whole
+//! table; `tests/pairs.rs` judges a short one.
 #![allow(dead_code, reason = "each binary uses its own part")]
 
 pub(crate) mod apart;

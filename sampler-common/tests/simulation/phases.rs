@@ -7,7 +7,7 @@ use sampler_common::limits::CLASSES;
 use sampler_common::sampling::{ClassUse, Design, Strategy, adapt, class};
 use std::collections::BTreeMap;
 
-/// Blocks of a size that a stack allocates in one phase, and of these it keeps every second.
+/// Blocks of a size that a stack allocates in one phase. The stack keeps every second block.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks {
     pub(crate) size: u64,
@@ -22,7 +22,7 @@ const THREE: [u64; 3] = [256 << 10, 16 << 20, 64 << 10];
 pub(crate) struct Program {
     pub(crate) designs: Vec<[Design; CLASSES]>,
     pub(crate) stacks: Vec<Vec<Blocks>>,
-    /// Whether what was held is thinned to the rates of the last phase.
+    /// Whether held samples are thinned to the rates of the last phase.
     pub(crate) thinned: bool,
 }
 
@@ -51,7 +51,7 @@ impl Program {
         epochs
     }
 
-    /// What is known before anything is sampled.
+    /// The reference before any sample.
     pub(crate) fn reference(&self) -> Reference {
         let intervals = self.designs.iter().flatten().map(|design| design.interval());
         let mut reference =
@@ -96,7 +96,7 @@ impl Program {
         (rows, reference)
     }
 
-    /// The probability with which a sample is kept when what is held is thinned.
+    /// The probability that thinning keeps a held sample.
     fn keep(&self, blocks: &Blocks) -> f64 {
         let last = &self.designs[self.designs.len() - 1];
         let inclusion =
@@ -105,7 +105,7 @@ impl Program {
         if self.thinned { after.min(1.0) } else { 1.0 }
     }
 
-    /// Bytes and objects of some stacks: allocated, and held.
+    /// True bytes and objects of some stacks: allocated, and held.
     pub(crate) fn truth(&self, stacks: &[usize]) -> [f64; 4] {
         let mut truth = [0.0; 4];
         for blocks in stacks.iter().flat_map(|stack| &self.stacks[*stack]) {
@@ -117,14 +117,14 @@ impl Program {
     }
 }
 
-/// Sizes and the shares of bytes that they have.
+/// Sizes with their shares of the bytes.
 const MIXES: [(&str, &[(u64, f64)]); 3] = [
     ("small", &[(48, 0.3), (64, 0.3), (100, 0.4)]),
     ("mixed", &[(16, 0.2), (256, 0.2), (4 << 10, 0.2), (64 << 10, 0.2), (1 << 20, 0.2)]),
     ("large", &[(64 << 10, 0.5), (2 << 20, 0.5)]),
 ];
 
-/// Blocks of a mix: `bytes` in a phase.
+/// Blocks of a mix with `bytes` in a phase.
 fn blocks(mix: &[(u64, f64)], phase: usize, bytes: f64) -> impl Iterator<Item = Blocks> {
     mix.iter().map(move |(size, share)| Blocks {
         size: *size,
@@ -133,7 +133,8 @@ fn blocks(mix: &[(u64, f64)], phase: usize, bytes: f64) -> impl Iterator<Item = 
     })
 }
 
-/// Stacks of every kind: only in one phase, in both, more and less; the last is everybody else.
+/// Stacks of every kind: only in one phase, or in both in several proportions. The last is the rest
+/// of the program.
 fn stacks(mix: &[(u64, f64)], intervals: &[u64], others: [f64; 2]) -> Vec<Vec<Blocks>> {
     let long = intervals.iter().position(|of| *of == SHORT_LONG[1]).expect("a long phase");
     let short = intervals.iter().position(|of| *of == SHORT_LONG[0]).expect("a short phase");
@@ -144,7 +145,7 @@ fn stacks(mix: &[(u64, f64)], intervals: &[u64], others: [f64; 2]) -> Vec<Vec<Bl
         (0.0, 5.0),
         (0.0, 20.0), // only in the long phase
         (5.0, 0.0),
-        (100.0, 0.0), // only in the short one
+        (100.0, 0.0), // only in the short phase
         (1.0, 1.0),
         (30.0, 0.5),
         (30.0, 2.0),
@@ -186,14 +187,14 @@ fn designs(strategy: Strategy, mix: &[(u64, f64)], intervals: &[u64]) -> Vec<[De
     intervals.iter().map(of).collect()
 }
 
-/// A way to sample and estimate, and programs for it.
+/// Programs for a strategy, with their names.
 pub(crate) fn programs(strategy: Strategy) -> Vec<(String, Program)> {
     let mut programs = Vec::new();
     for (name, mix) in MIXES {
         for (intervals, thinned, others) in [
             (&SHORT_LONG[..], false, [1000.0, 50.0]),
             (&SHORT_LONG[..], true, [1000.0, 50.0]),
-            // Hardly anything was allocated in the long phase.
+            // Hardly anything is allocated in the phase of the large interval.
             (&SHORT_LONG[..], false, [1000.0, 0.2]),
             (&THREE[..], false, [1000.0, 50.0]),
         ] {

@@ -1,4 +1,4 @@
-//! Programs: which stack allocates how much of which size, and how it is sampled.
+//! Programs: the sizes that each stack allocates, and the designs by which they are sampled.
 
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::{ClassUse, Design, Strategy, adapt, class};
@@ -7,7 +7,7 @@ use statrs::function::erf::erf_inv;
 /// The interval of every simulation: the default, 512 KiB.
 pub(crate) const INTERVAL: u64 = 512 << 10;
 
-/// Sizes and in what proportion they are allocated.
+/// Sizes with their proportions.
 #[derive(Clone)]
 pub(crate) struct Mix {
     /// Name in tables.
@@ -18,7 +18,8 @@ pub(crate) struct Mix {
 impl Mix {
     /// All small, all large, heavy-tailed and mixed.
     pub(crate) fn all() -> Vec<Mix> {
-        // A log-normal of median 512 B and σ = 2.5, by 64 of its quantiles: 2.5 B … 100 KiB in most, 1.2 MiB at the end.
+        // A log-normal distribution of median 512 B and σ = 2.5, by 64 of its quantiles: mostly 2.5
+        // B … 100 KiB, up to 1.2 MiB.
         let quantile = |step: i32| {
             let z = std::f64::consts::SQRT_2 * erf_inv((2.0 * f64::from(step) + 1.0) / 64.0 - 1.0);
             ((512.0 * (2.5 * z).exp()).ceil() as u64, 1.0)
@@ -42,10 +43,10 @@ impl Mix {
         bytes / objects
     }
 
-    /// The designs of a strategy for it, by size class.
+    /// The designs of a strategy for the mix, by size class.
     pub(crate) fn designs(&self, strategy: Strategy) -> [Design; CLASSES] {
         if strategy == Strategy::Adaptive {
-            // As if larger blocks lived longer.
+            // The uses assume that larger blocks live longer.
             let mut uses = [ClassUse::default(); CLASSES];
             for (size, share) in &self.shares {
                 let of = &mut uses[class(*size)];
@@ -59,11 +60,11 @@ impl Mix {
         [design.expect("in the domain"); CLASSES]
     }
 
-    /// How many of each size, so that `expected` samples are to be expected: (size, count).
+    /// Sizes with counts that have `expected` samples in all: (size, count).
     pub(crate) fn counts(&self, designs: &[Design; CLASSES], expected: f64) -> Vec<(u64, u64)> {
         let chance = |size: u64| designs[class(size)].inclusion(size).expect("not a stride");
         let unit: f64 = self.shares.iter().map(|(size, share)| share * chance(*size)).sum();
-        // Rounded so that the remainders add up over the sizes instead of vanishing.
+        // The counts are rounded so that remainders carry over to the next sizes.
         let (mut wanted, mut given, mut counts) = (0.0, 0, Vec::new());
         for (size, share) in &self.shares {
             wanted += share * expected / unit;

@@ -1,4 +1,4 @@
-//! What single methods are for: calibration, adaptive rates, unbiasing before summing.
+//! Proofs that single methods are useful: calibration, adaptive rates, unbiasing before summing.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use super::draw::{Program, sample};
 use super::program::INTERVAL;
 use crate::common::SplitMix;
 
-/// Mean squared errors of stacks with at least 30 expected samples, weighted over calibrated.
+/// Mean squared errors of stacks with at least 30 expected samples, weighted divided by calibrated.
 pub(crate) struct Calibration {
-    /// Bytes, objects.
+    /// The ratio for bytes and for objects.
     pub(crate) gain: [f64; 2],
-    /// The largest relative distance of the rows' sum from the exact total.
+    /// Largest relative difference of the rows' sum from the exact total.
     pub(crate) off: f64,
 }
 
@@ -29,7 +29,8 @@ impl fmt::Display for Calibration {
     }
 }
 
-/// Forty stacks of mixed sizes, 16 B … 1 MiB, some hundred times as large as others: about 2,500 samples.
+/// Forty stacks of mixed sizes, 16 B … 1 MiB. Some allocate a hundred times as much as others. They
+/// have about 2,500 samples.
 fn forty_stacks(seed: u64) -> Program {
     let mut random = SplitMix(seed);
     let sizes: Vec<u64> = (4..21).map(|power| 1 << power).collect();
@@ -87,14 +88,14 @@ pub(crate) fn calibration(seed: u64, runs: u32) -> Calibration {
     Calibration { gain: [0, 1].map(|quantity| errors[0][quantity] / errors[1][quantity]), off }
 }
 
-/// Variance of live bytes, geometric over adaptive, at as many samples.
+/// Variance of live bytes with equal numbers of samples, geometric divided by adaptive.
 pub(crate) struct Adaptation {
     pub(crate) gain: f64,
-    /// Samples taken, adaptive over geometric.
+    /// Number of samples, adaptive divided by geometric.
     pub(crate) samples: f64,
-    /// Error of the live bytes over its standard error, adaptive.
+    /// Error of the live bytes divided by its standard error, adaptive.
     pub(crate) bias: f64,
-    /// Variance of the allocated bytes, adaptive over geometric: the price.
+    /// Variance of the allocated bytes, adaptive divided by geometric: the price.
     pub(crate) price: f64,
 }
 
@@ -108,7 +109,8 @@ impl fmt::Display for Adaptation {
     }
 }
 
-/// A program whose small blocks hardly survive and whose middling ones do: (size, allocations, live).
+/// A program whose small blocks hardly survive and whose middle-sized blocks do: (size,
+/// allocations, live).
 const SURVIVAL: [(u64, u64, u64); 6] = [
     (32, 4_000_000, 4_000),
     (128, 1_000_000, 2_000),
@@ -166,9 +168,9 @@ fn spread(values: &[f64]) -> (f64, f64) {
 
 /// jemalloc's example: stack A allocates 8 bytes a million times, stack B 8 MB once, at an interval of 1 MB.
 pub(crate) struct AandB {
-    /// Mean errors over their standard errors: bytes and objects of A, of B.
+    /// Mean errors divided by their standard errors: bytes and objects of A, then of B.
     pub(crate) bias: [f64; 4],
-    /// Means of bytes and objects where A and B are summed before they are unbiased.
+    /// Means of bytes and objects if A and B are summed before unbiasing.
     pub(crate) merged: [f64; 2],
 }
 
@@ -201,7 +203,7 @@ pub(crate) fn stacks_a_and_b(seed: u64, runs: u32) -> AandB {
         }
         let mut both: Moments = rows[0].total().alloc_space;
         both.add(&rows[1].total().alloc_space);
-        // B is missed once in three thousand runs; then nothing is merged.
+        // B is missed once in three thousand runs. In such a run nothing is merged.
         if rows[1].total().alloc_space.samples > 0 {
             seen += 1.0;
             let mean = both.own / both.samples as f64;

@@ -7,7 +7,7 @@ use super::draw::{Program, only};
 use super::program::Mix;
 use crate::common::SplitMix;
 
-/// Expected samples of the stack that is looked at; four times as many are other stacks'.
+/// Expected samples of the judged stack. Other stacks have four times as many.
 pub(crate) const EXPECTED: [f64; 5] = [2.0, 5.0, 10.0, 30.0, 100.0];
 
 /// Every existing pair whose estimates have intervals.
@@ -19,7 +19,7 @@ pub(crate) fn pairs() -> impl Iterator<Item = (Strategy, Vec<Estimator>)> {
     })
 }
 
-/// How often an interval held the truth.
+/// How often an interval covered the truth.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Held {
     pub(crate) runs: u32,
@@ -44,8 +44,9 @@ impl Held {
         3.0 * (level * (1.0 - level) / f64::from(self.runs.max(1))).sqrt()
     }
 
-    /// What is wrong with it, at nominal 95 %: from 10 expected samples at least 94 %, from 2 at least 90 %, and at most
-    /// 99 % unless that is what it is (`may_be_safe`).
+    /// The violated limit at nominal 95 %, if there is one. The coverage must be at least 94 % from
+    /// 10 expected samples on, and at least 90 % from 2 on. It must be at most 99 %, unless the
+    /// interval may be safe (`may_be_safe`).
     pub(crate) fn judge(&self, expected: f64, may_be_safe: bool) -> Option<&'static str> {
         let least = if expected >= 10.0 { 0.94 } else { 0.90 };
         if self.runs == 0 {
@@ -66,36 +67,40 @@ pub(crate) struct Cell {
     pub(crate) estimator: Estimator,
     pub(crate) mix: &'static str,
     pub(crate) expected: f64,
-    /// Mean error of the bytes over its standard error: of those of size classes that stacks can have, without `[unsampled]`.
+    /// Mean error of the bytes divided by its standard error. Only size classes that stacks can
+    /// have are included, not `[unsampled]`.
     pub(crate) bias: f64,
-    /// Mean share of the true bytes that is of classes in `[unsampled]`.
+    /// Mean share of the true bytes in the classes of `[unsampled]`.
     pub(crate) unsampled: f64,
     pub(crate) bytes: Held,
     pub(crate) objects: Held,
     /// Objects of one size class, over the classes with `class_expected` samples or more.
     pub(crate) class_objects: Held,
     pub(crate) class_expected: f64,
-    /// Mean width of the bytes' interval over that of the normal one with the true standard deviation.
+    /// Mean width of the bytes' interval, divided by that of the normal interval with the true
+    /// standard deviation.
     pub(crate) width: f64,
-    /// Mean half-width under 1 %, or most objects certain.
+    /// Whether the mean half-width is under 1 %, or most objects are certain.
     pub(crate) nearly_exact: bool,
 }
 
 impl Cell {
-    /// The limits it breaks.
+    /// The limits that the cell violates.
     pub(crate) fn broken(&self) -> Vec<String> {
         let mut broken = Vec::new();
         if let Some(how) = self.bytes.judge(self.expected, self.nearly_exact) {
             broken.push(format!("bytes {how}"));
         }
-        // Counts of a class are whole: at few samples of large blocks nearly all are certain.
+        // Counts of a class are whole numbers. With few samples of large blocks nearly all of them
+        // are certain.
         if let Some(how) = self.class_objects.judge(self.class_expected, self.nearly_exact) {
             broken.push(format!("objects per class {how}"));
         }
         if self.bias.abs() > BIAS_LIMIT {
             broken.push("bias".into());
         }
-        // A standard deviation of n runs is good to 1/√(2n); where the true one is known this is generous.
+        // A standard deviation from n runs has a relative error of 1/√(2n). The bound is generous
+        // if the true one is used.
         let slack = 3.0 / (2.0 * f64::from(self.bytes.runs)).sqrt();
         if self.expected >= 100.0 && self.width > 1.1 * (1.0 + slack) {
             broken.push("width".into());
@@ -103,10 +108,11 @@ impl Cell {
         broken
     }
 
-    /// The limits it breaks that are known to hold.
+    /// The violated limits that are known to hold.
     ///
-    /// One is known not to: where large blocks are sampled as rarely as small ones, so that a few events carry nearly all of the bytes
-    /// (bernoulli), intervals of a skewed estimate are wider than normal ones and rarely miss below.
+    /// One limit is known not to hold for bernoulli, which samples large blocks as rarely as small
+    /// ones. A few events then carry nearly all of the bytes. Intervals of such a skewed estimate
+    /// are wider than normal ones, and rarely miss below.
     pub(crate) fn unexpected(&self) -> Vec<String> {
         let mut broken = self.broken();
         if self.strategy == Strategy::Bernoulli && self.mix != "small" {
@@ -136,17 +142,17 @@ impl Cell {
     }
 }
 
-/// Head of the lines.
+/// Head of the table.
 pub(crate) const HEAD: &str = "strategy   estimator      sizes     n   bias   bytes   class objects  width unsampled broken limits";
 
-/// A mean is further off by chance once in 10⁷.
+/// The mean of an unbiased estimate exceeds this limit by chance once in 10⁷.
 pub(crate) const BIAS_LIMIT: f64 = 5.5;
 
 /// Values and intervals of one estimator over the runs.
 struct Tally {
     estimator: Estimator,
     values: Vec<f64>,
-    /// Estimated less true bytes, without `[unsampled]`.
+    /// Estimated bytes less true bytes, without `[unsampled]`.
     errors: Vec<f64>,
     unsampled: f64,
     width: f64,
@@ -155,7 +161,8 @@ struct Tally {
     class_objects: Held,
 }
 
-/// The lines of a strategy, a mix and a number of samples: one for each estimator, over `runs` of every seed.
+/// The lines of a strategy, a mix and a number of samples: one for each estimator, over `runs` of
+/// every seed.
 pub(crate) fn cells(
     strategy: Strategy,
     estimators: &[Estimator],
@@ -186,7 +193,7 @@ pub(crate) fn cells(
         let mut random = SplitMix(*seed);
         for _ in 0..runs {
             let (mut rows, reference) = program.run(&empty, &mut random);
-            // Of this process, also where it has no sample.
+            // The row belongs to this process, even without a sample.
             let row: Row = rows.swap_remove(0);
             for tally in &mut tallies {
                 let of = |row: &Row, reference| {
@@ -219,7 +226,8 @@ pub(crate) fn cells(
             let mean = values.iter().sum::<f64>() / n;
             (mean, (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt())
         };
-        // The true one where it is known: that of the runs knows nothing of a block that comes once in a million.
+        // The true deviation, where it is known. The deviation of the runs does not include a block
+        // that is sampled once in a million.
         let known = tally.estimator == Estimator::Weighted;
         let known = known.then(|| program.variance(0).0.sqrt());
         let deviation = known.unwrap_or_else(|| of(&tally.values).1);
@@ -244,7 +252,8 @@ pub(crate) fn cells(
     tallies.into_iter().map(cell).collect()
 }
 
-/// Classes of the first stack with at least 10 expected samples, or else 2; and which of the two.
+/// Classes of the first stack with at least 10 expected samples, or else with 2. Returns the
+/// threshold, too.
 fn classes(program: &Program, chance: impl Fn(u64) -> f64) -> (Vec<usize>, f64) {
     let mut expected = std::collections::BTreeMap::<usize, f64>::new();
     for (size, count) in &program.stacks[0] {
