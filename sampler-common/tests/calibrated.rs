@@ -23,7 +23,7 @@ fn draws() -> impl Generator<Value = Vec<Draw>> {
 }
 
 fn silent() -> impl Generator<Value = Vec<Silent>> {
-    // These counts are too small to be sampled about as often as not.
+    // About half of these counts are too small for a sample.
     let size = (0u32..17).prop_map(|shift| 16 << shift);
     proptest::collection::vec((0u32..4, size, (0u32..10).prop_map(|shift| 1 << shift)), 0..6)
 }

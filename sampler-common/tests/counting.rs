@@ -257,8 +257,8 @@ fn workers_in_step_lose_nothing_unless_they_race_or_share_their_luck() {
     let (errors, ratio) = bias(&values, events, law);
     assert!(errors.abs() < 5.0 && ratio < 1.0, "exchange first: {errors}, {ratio}");
 
-    // With the same random numbers in all workers the count is unbiased, but eight errors are
-    // equal.
+    // With the same random numbers in all workers the count is unbiased, but all eight workers make
+    // the same error.
     let values = in_step(make, |counter| &counter.word, true);
     let (errors, ratio) = bias(&values, events, law * f64::from(WORKERS));
     assert!(errors.abs() < 5.0 && ratio > 0.6, "alike: {errors}, {ratio}");

@@ -40,7 +40,7 @@ fn coverage_is_as_heapprofd_states() {
     close(plan(2 * MIB, 3584 * KIB, 1).hit_probability(), 1.0 - (-1.75f64).exp(), 1e-6);
     // An allocation as large as the interval. Older versions sampled it for certain.
     close(plan(MIB, MIB, MIB).hit_probability(), 0.632, 1e-3);
-    // One allocation of 2 MiB has the chance of two of 1 MiB.
+    // One allocation of 2 MiB has the chance that two of 1 MiB have together.
     let (one, two) = (plan(MIB, 2 * MIB, 2 * MIB), plan(MIB, 2 * MIB, MIB));
     assert_eq!(one.hit_probability(), two.hit_probability());
 }

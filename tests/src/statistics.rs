@@ -1,8 +1,8 @@
 //! Checks whether estimates are as precise as they claim: pools many runs against known truths.
 //!
-//! Allocations are sampled independently (a memoryless countdown is a Bernoulli trial per byte), so
-//! the estimate Σ sI/π has mean Σs, variance V = Σ s²(1−π)/π and fourth cumulant
-//! K = Σ s⁴(1−π)(1−6π(1−π))/π³, all known from the true sizes (`workloads/protocol.h`).
+//! Allocations are sampled independently: a memoryless countdown is a Bernoulli trial per byte.
+//! The estimate Σ sI/π therefore has mean Σs, variance V = Σ s²(1−π)/π and fourth cumulant
+//! K = Σ s⁴(1−π)(1−6π(1−π))/π³. All three are known from the true sizes (`workloads/protocol.h`).
 //!
 //! * Estimates: with z = (estimate − truth)/√V, E z² = 1 and Var z² = 2 + K/V². Over k independent
 //!   comparisons Σz² has mean k and variance 2k + ΣK/V². For normal z the sum is χ²(k). The excess

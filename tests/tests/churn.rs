@@ -21,7 +21,7 @@ const SECONDS: u64 = 10;
 const FIRST: u64 = 2700;
 /// Largest growth of the daemon's memory over all later processes.
 const GROWTH_KIB: u64 = 28 << 10;
-/// How far the daemon may be behind.
+/// How long the daemon may take to see the ends of all processes.
 const BEHIND: Duration = Duration::from_secs(20);
 /// Longest time of the short processes. A busy machine needs most of this time.
 const LONG: Duration = Duration::from_secs(240);

@@ -91,8 +91,8 @@ fn the_cost_is_everywhere() -> Result<()> {
     let cost_of_profile = &profile.json["cost"];
     let for_samples = number(&cost_of_profile["daemon_ns"], "daemon_ns")?;
     ensure!(for_samples > 0.0, "{cost_of_profile}");
-    // The daemon's start is not charged to any sample. The kernel's verification of its programs
-    // takes half a second and more.
+    // The daemon's start is not charged to any sample. Most of the start is the kernel's
+    // verification of the eBPF programs.
     let status = daemon.status()?;
     let of_status = |key: &str| number(&status[key], key);
     let (used, starting) = (of_status("daemon_processor_ns")?, of_status("daemon_starting_ns")?);

@@ -12,7 +12,7 @@ const ROUNDS: usize = 5;
 pub(crate) const TRIES: usize = 5;
 /// Largest factor between prediction and measurement. The calibration ran at another time, and a
 /// neighbour on the same core makes everything more expensive. A missing role, or a wrong unit,
-/// differs by more.
+/// causes a larger factor.
 pub(crate) const EMULATED: f64 = 1.8;
 /// Largest factor for programs that do other things between hits.
 pub(crate) const REAL: f64 = 2.5;

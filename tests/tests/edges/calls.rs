@@ -28,8 +28,8 @@ fn failed_calls_are_counted_as_outcomes() -> Result<()> {
     case.end()
 }
 
-/// Twenty calls jump out of `posix_memalign` from the same place. The next call replaces each call
-/// but the last, which is counted.
+/// Twenty calls jump out of `posix_memalign` from the same place. Each call but the last is
+/// replaced by the next call, and counted as replaced.
 #[test]
 fn calls_that_never_return_are_counted() -> Result<()> {
     let case = Case::run(&["jumps"])?;

@@ -37,8 +37,8 @@ fn daemons_come_and_go() -> Result<()> {
     for daemon in [&first, &second, &third] {
         same(&truth, &daemon.profile("alloc", &[])?)?;
     }
-    // One daemon ends as it should. The other is killed, and its links close with it. The remaining
-    // daemons still reach the library.
+    // One daemon ends as it should. Another is killed, and its links close with it. The remaining
+    // daemon still reaches the library.
     first.stop()?;
     second.child().signal(9)?;
     second.child().wait()?;

@@ -1,4 +1,4 @@
-//! No query attaches, detaches, thins, lowers a limit or writes to a process, whatever changes
+//! No query attaches, detaches, thins, enforces a limit or writes to a process, whatever changes
 //! meanwhile.
 //!
 //! An answer borrows the worker immutably, so the compiler checks the same property. This test

@@ -116,8 +116,8 @@ impl Case {
     }
 
     /// Runs the case with random sources that depend on `seed`. Threads that do not run at the same
-    /// time do not contend. On a machine with other work the run is tried again until its threads
-    /// do. The least disturbed of some tries counts.
+    /// time do not contend. On a machine with other work the run is therefore repeated until all
+    /// threads run at the same time. The least disturbed of some tries counts.
     pub(crate) fn run(&self, seed: u64, cpus: usize) -> Run {
         let mut run = self.attempt(seed, cpus);
         let tries = if self.threads <= cpus { TRIES } else { 1 };

@@ -7,7 +7,7 @@ use sampler_tests::spread::Spread;
 pub(crate) struct Measured {
     /// The case.
     pub(crate) case: Case,
-    /// Its runs.
+    /// Runs of the case.
     pub(crate) runs: Vec<Run>,
 }
 
