@@ -148,7 +148,8 @@ fn a_stream_with_changing_rates_is_unbiased() {
     }
 }
 
-/// Thinning: a held sample is kept with probability π_new/π_old and counts as charged with the new rate.
+/// Thinning: a held sample is kept with probability π_new/π_old and counts as charged with the new
+/// rate.
 #[test]
 fn thinned_samples_are_unbiased() {
     let (old, sizes) = (Rate::from_interval(4096).unwrap(), [16u64, 1000, 4096, 20_000]);

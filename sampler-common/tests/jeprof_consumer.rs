@@ -26,7 +26,8 @@ fn run(tool: &str, package: &str, arguments: &[&str], file: &Path) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Samples of mixed sizes, from 16 bytes to 4 MiB, a few to some hundred per stack, half of them held.
+/// Samples of mixed sizes, from 16 bytes to 4 MiB, a few to some hundred per stack, half of them
+/// held.
 fn row(random: &mut SplitMix) -> Row {
     let rate = Rate::from_interval(INTERVAL_BYTES).expect("in range");
     let mut row = Row::default();

@@ -31,7 +31,8 @@ fn remission() -> Vec<(f64, bool, f64)> {
     REMISSION.iter().map(|weeks| (f64::from(weeks.abs()), *weeks > 0, 1.0)).collect()
 }
 
-/// J. P. Klein and M. L. Moeschberger, "Survival Analysis" (2003), table 4.1: the curve and Greenwood's standard errors.
+/// J. P. Klein and M. L. Moeschberger, "Survival Analysis" (2003), table 4.1: the curve and
+/// Greenwood's standard errors.
 #[test]
 fn is_the_textbooks_curve() {
     let table = [

@@ -44,7 +44,8 @@ impl Daemon {
         Ok(Daemon { process: child_of(daemon.process)?, ..daemon })
     }
 
-    /// [`Daemon::start`] by a command that ends in the program, as another user or with fewer rights.
+    /// [`Daemon::start`] by a command that ends in the program, as another user or with fewer
+    /// rights.
     pub fn start_by(command: Command, pids: &[u32], arguments: &[&str]) -> Result<Daemon> {
         let directory = tempfile::tempdir().context("make a directory")?;
         fs::set_permissions(directory.path(), Permissions::from_mode(0o777))?;

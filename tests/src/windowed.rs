@@ -1,4 +1,5 @@
-//! A program that allocates in a known way (`workloads/budget.c`), and its profile under `--windows`.
+//! A program that allocates in a known way (`workloads/budget.c`), and its profile under
+//! `--windows`.
 
 use crate::child::Child;
 use crate::{Daemon, build};

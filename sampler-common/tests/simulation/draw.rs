@@ -58,7 +58,8 @@ fn one(design: Design, size: u64, chance: f64, random: &mut SplitMix) -> Sample 
     }
 }
 
-/// Variance of the weighted estimate of one request over its square: (1 − π)/π, or one over the mean number of points.
+/// Variance of the weighted estimate of one request over its square: (1 − π)/π, or one over the
+/// mean number of points.
 fn relative_variance(design: Design, size: u64) -> f64 {
     let chance = design.inclusion(size).expect("not a stride");
     if design.strategy() == Some(Strategy::Poisson) && chance < 1.0 {

@@ -166,7 +166,8 @@ fn spread(values: &[f64]) -> (f64, f64) {
     (mean, values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0))
 }
 
-/// jemalloc's example: stack A allocates 8 bytes a million times, stack B 8 MB once, at an interval of 1 MB.
+/// jemalloc's example: stack A allocates 8 bytes a million times, stack B 8 MB once, at an interval
+/// of 1 MB.
 pub(crate) struct AandB {
     /// Mean errors divided by their standard errors: bytes and objects of A, then of B.
     pub(crate) bias: [f64; 4],

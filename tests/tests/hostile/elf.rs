@@ -180,7 +180,8 @@ pub(crate) fn packed_zeros(size: usize) -> Result<Vec<u8>> {
 
 /// `.debug_abbrev` and `.debug_info` of a function with `depth` functions inlined into one another.
 pub(crate) fn inlined(depth: usize) -> (Vec<u8>, Vec<u8>) {
-    // 1: compile unit, name, low_pc, high_pc, stmt_list; 2: subprogram, name, low_pc, high_pc; 3: inlined subroutine, abstract_origin, low_pc, high_pc.
+    // 1: compile unit, name, low_pc, high_pc, stmt_list; 2: subprogram, name, low_pc, high_pc; 3:
+    // inlined subroutine, abstract_origin, low_pc, high_pc.
     let abbreviations = [
         &[1, 0x11, 1, 3, 8, 0x11, 1, 0x12, 7, 0x10, 0x17, 0, 0][..],
         &[2, 0x2e, 1, 3, 8, 0x11, 1, 0x12, 7, 0, 0],
@@ -212,7 +213,8 @@ pub(crate) fn inlined(depth: usize) -> (Vec<u8>, Vec<u8>) {
 
 /// `.debug_line` with `rows` rows.
 pub(crate) fn lines(rows: usize) -> Vec<u8> {
-    // Version 4, up to the names of files: instruction length, operations, is_stmt, line base and range, 13 opcodes, no directories, one file.
+    // Version 4, up to the names of files: instruction length, operations, is_stmt, line base and
+    // range, 13 opcodes, no directories, one file.
     let mut header = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 0];
     header.extend(b"a.c\0\0\0\0\0");
     let mut body = halves(&[4]);

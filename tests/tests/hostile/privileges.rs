@@ -1,4 +1,5 @@
-//! samplerd as `packaging/samplerd.service` runs it: as a user without a name, with few capabilities.
+//! samplerd as `packaging/samplerd.service` runs it: as a user without a name, with few
+//! capabilities.
 
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::child::finish;

@@ -1,7 +1,9 @@
-//! The system calls of samplerd, by who makes them: the worker in an answer, the worker between answers, or another thread.
+//! The system calls of samplerd, by who makes them: the worker in an answer, the worker between
+//! answers, or another thread.
 //!
-//! bpftrace counts them. A uprobe on the function that answers marks the worker, and its return probe removes the mark.
-//! samplerd writes memory that it shares with its eBPF programs without a call: only the compiler checks that.
+//! bpftrace counts them. A uprobe on the function that answers marks the worker, and its return
+//! probe removes the mark. samplerd writes memory that it shares with its eBPF programs without a
+//! call: only the compiler checks that.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
@@ -24,7 +26,8 @@ pub(crate) mod bpf {
     pub(crate) const LINK_CREATE: i64 = 28;
 }
 
-/// `uretprobe` of Linux 6.11: the return probe of this test makes it. The libc crate does not have it.
+/// `uretprobe` of Linux 6.11: the return probe of this test makes it. The libc crate does not have
+/// it.
 const SYS_URETPROBE: i64 = 335;
 
 /// The thread or process that makes a call.
@@ -203,8 +206,8 @@ fn mount_tracefs() -> Result<()> {
     Ok(())
 }
 
-/// The script of bpftrace. `$what` is the command of bpf(2), the access mode of openat(2), the descriptor of write(2), and for close(2) whether
-/// the same answer has opened the descriptor.
+/// The script of bpftrace. `$what` is the command of bpf(2), the access mode of openat(2), the
+/// descriptor of write(2), and for close(2) whether the same answer has opened the descriptor.
 fn script(daemon: &Daemon) -> Result<String> {
     let program = build::program("samplerd")?;
     let listed = finish(Command::new("nm").arg(&program))?.success("nm")?;
@@ -215,7 +218,8 @@ fn script(daemon: &Daemon) -> Result<String> {
     let (program, samplerd, guardian) = (program.display(), daemon.pid(), daemon.guardian()?);
     let (bpf, openat, write, close) =
         (libc::SYS_bpf, libc::SYS_openat, libc::SYS_write, libc::SYS_close);
-    // bpftrace attaches one probe after the other: the entry marks nothing before the return probe works.
+    // bpftrace attaches one probe after the other: the entry marks nothing before the return probe
+    // works.
     Ok(format!(
         r#"
 uretprobe:{program}:"{symbol}" /pid == {samplerd}/ {{

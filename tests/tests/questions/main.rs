@@ -18,7 +18,8 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Questions over gRPC about the whole machine, which take longer, and about given processes. Pages over HTTP come on top.
+/// Questions over gRPC about the whole machine, which take longer, and about given processes. Pages
+/// over HTTP come on top.
 const QUESTIONS: [usize; 2] = [300, 700];
 /// Questions between two changes of the machine.
 const ROUND: usize = 40;
@@ -49,11 +50,13 @@ fn ask_over_grpc(address: &str, count: usize, after_round: [Sender<()>; 2]) -> R
     let mut answered = 0;
     for (number, question) in questions.iter().cycle().take(count).enumerate() {
         if number % ROUND == 0 {
-            // A thread that has failed receives nothing more; its error is returned when it is joined.
+            // A thread that has failed receives nothing more; its error is returned when it is
+            // joined.
             after_round.iter().for_each(|of| of.send(()).unwrap_or_default());
         }
         runtime.block_on(ask(&client, question))?;
-        // `Plan` is arithmetic, and `StreamSamples` is served from a channel: the worker answers neither.
+        // `Plan` is arithmetic, and `StreamSamples` is served from a channel: the worker answers
+        // neither.
         answered += u64::from(!["Plan", "StreamSamples"].contains(&question.method));
     }
     Ok(answered)

@@ -1,4 +1,5 @@
-//! samplerd in a pid namespace, where the kernel's process ids are not those of `/proc`; and files that root cannot open.
+//! samplerd in a pid namespace, where the kernel's process ids are not those of `/proc`; and files
+//! that root cannot open.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};

@@ -1,6 +1,7 @@
 //! `cargo xtask bench daemon`: cost of samplerd itself. The benchmark measures the processor time
-//! for each sample by rate and depth of stacks, memory, the largest rate without loss, and the losses
-//! at higher rates. It also measures the time to the first profile, and of queries with many stacks.
+//! for each sample by rate and depth of stacks, memory, the largest rate without loss, and the
+//! losses at higher rates. It also measures the time to the first profile, and of queries with many
+//! stacks.
 //!
 //! The program (`benches/stacks.c`) is sampled at every allocation, so its rate is the rate of
 //! samples. In each round every case is measured once, in random order.

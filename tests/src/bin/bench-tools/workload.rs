@@ -30,7 +30,8 @@ pub(crate) enum Workload {
     Compiler,
 }
 
-/// Measures each workload of a part of the benchmark, with a bar. A workload that fails is named and left out.
+/// Measures each workload of a part of the benchmark, with a bar. A workload that fails is named
+/// and left out.
 pub(crate) fn each<T>(
     workloads: &[Workload],
     part: &'static str,
