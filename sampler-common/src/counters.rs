@@ -134,7 +134,7 @@ outcomes! {
     StackTableFull = "stack_table_full",
     /// Stacks of exited processes that were discarded, because they had filled a quarter of the
     /// stack table. Their samples have no stack any more.
-    StacksGivenUp = "stacks_given_up",
+    StacksDiscarded = "stacks_discarded",
     /// A sampled allocation that found the time slots full: it has no stack in profiles of a
     /// window.
     WindowsFull = "windows_full",
@@ -164,7 +164,7 @@ outcomes! {
     /// A sample of an excluded or refused process, taken before the process was identified.
     Excluded = "excluded",
     /// A sample of the preloaded library that the library dropped because no reader was attached.
-    LibraryUnheard = "library_unheard",
+    LibraryUndelivered = "library_undelivered",
 }
 
 /// Outcomes counted by the eBPF program: the variants up to and including `PythonElsewhere`.

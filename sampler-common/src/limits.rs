@@ -75,7 +75,7 @@ pub const EXTERNAL_PER_SECOND: u64 = 10_000;
 
 /// The limit `EXTERNAL_PER_SECOND` for our own library, which limits itself and never sends as
 /// many.
-pub const LIBRARY_BELIEVED_PER_SECOND: u64 = 50_000;
+pub const LIBRARY_ACCEPTED_PER_SECOND: u64 = 50_000;
 
 /// The highest limit of samples a second that our library in a process is ever given
 /// ([`crate::sampling::token_bucket`]).
@@ -136,7 +136,7 @@ const _: () = assert!(SNAPSHOT_TIERS[4] / 8 <= u16::MAX as usize);
 // halvings of its rate.
 const _: () = assert!(
     LIBRARY_PER_SECOND * ((1 << 30) + token_bucket::BURST_NS + 33 * token_bucket::DOUBLING_NS)
-        < LIBRARY_BELIEVED_PER_SECOND * 1_000_000_000
+        < LIBRARY_ACCEPTED_PER_SECOND * 1_000_000_000
 );
 const _: () = assert!(MAX_PROCESSES.is_power_of_two());
 // The free filter has 12 bits for a slot; the daemon's own slot shares its counters with the first

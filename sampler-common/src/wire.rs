@@ -21,7 +21,8 @@ pub use filter::{
 };
 pub use mapping::{MappingCall, MappingRecord};
 pub use memo::{
-    MEMO_EXCLUDED, MEMO_EXPECTED, MEMO_NOBODY, MEMO_UNKNOWN, MEMOS, memo, memo_key, memo_value,
+    MEMO_EXCLUDED, MEMO_EXPECTED, MEMO_NOT_PROFILED, MEMO_UNKNOWN, MEMOS, memo, memo_key,
+    memo_value,
 };
 pub use python::{
     MAX_PYTHON_FRAMES, PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT,
@@ -32,7 +33,7 @@ pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 pub use shape::{MAX_ARGUMENTS, NONE, Shape};
 pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};
 pub use stack_cache::{
-    KNOWN_SETS, KNOWN_WAYS, KnownCall, KnownDesk, KnownSpan, KnownStack, known_set, known_tag,
+    KNOWN_SETS, KNOWN_WAYS, KnownCall, KnownScratch, KnownSpan, KnownStack, known_set, known_tag,
 };
 pub use windows::{Gate, PROBE_ADDRESSES, RETURN_SHADOW_NS, TRAP_SHADOW_BYTES, WindowState};
 

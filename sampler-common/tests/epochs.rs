@@ -32,7 +32,7 @@ const NAMES: [&str; 4] = ["bytes", "objects", "bytes held", "objects held"];
 #[derive(Clone, Copy, Default)]
 struct Tally {
     missed: [u32; 4],
-    missed_before: [u32; 4],
+    missed_without_epochs: [u32; 4],
 }
 
 /// Judges sums of stacks under one estimator.
@@ -59,7 +59,7 @@ fn simulate(
                     u32::from(of.low > truth * (1.0 + 1e-9) || truth > of.high * (1.0 + 1e-9))
                 };
                 tally.missed[quantity] += misses(&with[quantity]);
-                tally.missed_before[quantity] += misses(&without[quantity]);
+                tally.missed_without_epochs[quantity] += misses(&without[quantity]);
             }
         }
     }
@@ -92,7 +92,7 @@ fn rows_cover_whatever_they_did_when_the_rate_changed() {
             let rows = rows_of(program.stacks.len());
             for (of, tally) in rows.iter().zip(simulate(&program, &rows, estimator, seed)) {
                 for (quantity, missed) in tally.missed.into_iter().enumerate() {
-                    let before = tally.missed_before[quantity];
+                    let before = tally.missed_without_epochs[quantity];
                     cells += 1;
                     worst = worst.max(missed);
                     bad_before += u32::from(before > MAX_MISSES);

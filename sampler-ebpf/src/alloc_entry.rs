@@ -115,7 +115,7 @@ fn usual(size: u64, slot: u32) -> Charged {
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return Charged::OVER };
     let class = class_index(size);
     let design = design(process, class);
-    let Some(hazard) = design.usual_charge(size) else { return Charged::NOT };
+    let Some(hazard) = design.fast_charge(size) else { return Charged::NOT };
     // SAFETY: a field of a map value.
     let left = MapCell(unsafe { &raw mut (*totals).countdown }).fetch_sub(hazard as i64) as u64;
     if sampling::outlives(left, hazard) {

@@ -8,7 +8,7 @@ use sampler_common::limits::{
 };
 use sampler_common::wire::{
     self, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KNOWN_SETS, KNOWN_WAYS, KernelState,
-    KnownDesk, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
+    KnownScratch, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
     ProcessConfig, ProcessTotals, PythonRuntime, Site, WindowState,
 };
 
@@ -86,7 +86,7 @@ pub static KNOWN: Array<KnownStack> = Array::with_max_entries(MAX_CACHED_STACKS,
 
 /// Where each CPU reads what it compares with a known stack.
 #[map]
-pub static KNOWN_DESK: PerCpuArray<KnownDesk> = PerCpuArray::with_max_entries(1, 0);
+pub static KNOWN_SCRATCH: PerCpuArray<KnownScratch> = PerCpuArray::with_max_entries(1, 0);
 
 /// Stacks of mapping calls that each process slot has copied: the second (in units of 2^30 ns) above, their number below.
 #[map]

@@ -9,7 +9,7 @@ use crate::{atomic, alloc_return, hits, live, maps, free, target};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
-use sampler_common::limits::{EXTERNAL_PER_SECOND, LIBRARY_BELIEVED_PER_SECOND};
+use sampler_common::limits::{EXTERNAL_PER_SECOND, LIBRARY_ACCEPTED_PER_SECOND};
 use sampler_common::sampling;
 use sampler_common::wire::{
     Cookie, LiveEntry, Operand, OperandKind, Pending, ProcessConfig, ProcessTotals, Role,
@@ -42,7 +42,7 @@ pub fn allocated(call: &Call) {
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
     let limit = match cookie.is_in_library() {
-        true => LIBRARY_BELIEVED_PER_SECOND,
+        true => LIBRARY_ACCEPTED_PER_SECOND,
         false => EXTERNAL_PER_SECOND,
     };
     if !is_within(limit, process, time_ns) {
@@ -101,7 +101,7 @@ pub fn freed(call: &Call) {
 /// The first `N` arguments; `None` where one cannot be read.
 #[inline(always)]
 fn arguments<const N: usize>(call: &Call, cookie: Cookie) -> Option<[u64; SITE_ARGUMENTS]> {
-    if cookie.site() == Site::AS_OF_FUNCTIONS {
+    if cookie.site() == Site::FUNCTION_REGISTERS {
         return Some([call.argument0(), call.argument1(), call.argument2()]);
     }
     let mut words = [0; SITE_ARGUMENTS];

@@ -13,12 +13,12 @@ use aya_ebpf::helpers::{bpf_get_current_task, bpf_probe_read_kernel, bpf_seq_wri
 pub fn would_harm() -> bool {
     // SAFETY: a helper without arguments.
     let task = unsafe { bpf_get_current_task() };
-    are_diverted(task)
+    has_diverted_syscalls(task)
 }
 
 /// Whether system calls of a thread do not reach the kernel; also where that cannot be read.
 #[inline(always)]
-fn are_diverted(task: u64) -> bool {
+fn has_diverted_syscalls(task: u64) -> bool {
     let work = stack_bounds::member(task, settings::syscall_work());
     work.is_none_or(|work| work & settings::diverting_work() != 0)
 }
@@ -32,7 +32,7 @@ pub fn list(context: *mut c_void) {
     let thread = unsafe { context.add(1) };
     // SAFETY: the helper checks what it reads; as a number, for the verifier takes no sums with such pointers.
     let Ok(task) = (unsafe { bpf_probe_read_kernel(thread) }) else { return };
-    if task == 0 || !are_diverted(task) {
+    if task == 0 || !has_diverted_syscalls(task) {
         return;
     }
     let Some(process) = pid::of_process(task) else { return };

@@ -4,7 +4,7 @@ use crate::{atomic, maps};
 use aya_ebpf::helpers::generated::bpf_probe_read_user as read_user;
 use core::ptr::{read_volatile, write_volatile};
 use sampler_common::limits::{KNOWN_READ_WORDS, KNOWN_SPAN_WORDS, KNOWN_SPANS, KNOWN_WORDS};
-use sampler_common::wire::{KNOWN_WAYS, KnownDesk, KnownSpan, KnownStack, known_set, known_tag};
+use sampler_common::wire::{KNOWN_WAYS, KnownScratch, KnownSpan, KnownStack, known_set, known_tag};
 
 /// The id of the stack of a call, 0 if it is not known; `space` is a `Space::word`.
 ///
@@ -17,7 +17,7 @@ pub extern "C" fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> 
     if !is_tagged(tag) {
         return 0;
     }
-    let Some(desk) = maps::KNOWN_DESK.get_ptr_mut(0) else { return 0 };
+    let Some(desk) = maps::KNOWN_SCRATCH.get_ptr_mut(0) else { return 0 };
     // SAFETY: a field of a map value.
     let taken = unsafe { &raw mut (*desk).taken };
     if !atomic::exchange(taken, 0, 1) {
@@ -69,7 +69,7 @@ fn among(tag: u64) -> u64 {
 #[unsafe(export_name = "stack_cache_compared")]
 extern "C" fn compared(index: u32) -> u64 {
     let Some(stack) = maps::KNOWN.get_ptr(index) else { return 0 };
-    let Some(desk) = maps::KNOWN_DESK.get_ptr_mut(0) else { return 0 };
+    let Some(desk) = maps::KNOWN_SCRATCH.get_ptr_mut(0) else { return 0 };
     // SAFETY: a field of a map value.
     let id = unsafe { read_volatile(&raw const (*stack).id) };
     let has_it = is_call(stack, desk) && read(stack, desk) && is_same(stack, desk);
@@ -80,7 +80,7 @@ extern "C" fn compared(index: u32) -> u64 {
 
 /// Whether the call is the stack's, and the frame pointer too where that matters.
 #[inline(always)]
-fn is_call(stack: *const KnownStack, desk: *const KnownDesk) -> bool {
+fn is_call(stack: *const KnownStack, desk: *const KnownScratch) -> bool {
     // SAFETY: fields of map values, which the daemon may be writing.
     let (known, call) = unsafe {
         (read_volatile(&raw const (*stack).call), read_volatile(&raw const (*desk).call))
@@ -100,7 +100,7 @@ fn is_call(stack: *const KnownStack, desk: *const KnownDesk) -> bool {
 
 /// Reads the stretches of a stack, one behind the other; whether all could be read.
 #[inline(always)]
-fn read(stack: *const KnownStack, desk: *mut KnownDesk) -> bool {
+fn read(stack: *const KnownStack, desk: *mut KnownScratch) -> bool {
     // SAFETY: fields of map values.
     let (spans, span, words) = unsafe {
         (
@@ -135,7 +135,7 @@ fn read(stack: *const KnownStack, desk: *mut KnownDesk) -> bool {
 
 /// Whether the words that were read are those of the stack.
 #[inline(always)]
-fn is_same(stack: *const KnownStack, desk: *const KnownDesk) -> bool {
+fn is_same(stack: *const KnownStack, desk: *const KnownScratch) -> bool {
     // SAFETY: fields of map values.
     let (words, values, places, read) = unsafe {
         (

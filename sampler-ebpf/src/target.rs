@@ -6,7 +6,7 @@ use crate::{atomic, maps, pid, record, settings};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::MAX_KERNEL_SLOTS;
 use sampler_common::wire::{
-    Cookie, EXCLUDED, EXPECTED, KernelState, MEMO_EXCLUDED, MEMO_EXPECTED, MEMO_NOBODY,
+    Cookie, EXCLUDED, EXPECTED, KernelState, MEMO_EXCLUDED, MEMO_EXPECTED, MEMO_NOT_PROFILED,
     MEMO_UNKNOWN, RecordKind, SHARED, Space,
 };
 
@@ -81,7 +81,7 @@ fn look_up(process: u32) -> u32 {
         Some(EXPECTED) => return MEMO_EXPECTED,
         Some(slot) => slot,
         None if target.is_some() && settings::everyone() != 0 => return MEMO_EXPECTED,
-        None => MEMO_NOBODY,
+        None => MEMO_NOT_PROFILED,
     };
     if let Some(memo) = memo {
         memo.keep(value);

@@ -53,7 +53,7 @@ const POLL_PERIOD: Duration = Duration::from_micros(20);
 const NAME: u64 = 8;
 const NAME_BYTES: usize = 48;
 const CODE: u64 = NAME + NAME_BYTES as u64;
-/// Words of [`home_words`].
+/// Words of [`return_registers`].
 const REGISTERS: usize = 18;
 /// A call: its number and six arguments.
 const CALL_BYTES: u64 = 56;
@@ -138,7 +138,7 @@ fn code(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, StubP
     assemble(stub, home, mask).context("assemble the stub")
 }
 
-/// Registers in the order of [`home_words`].
+/// Registers in the order of [`return_registers`].
 const RESTORED: [AsmRegister64; 15] =
     [rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15];
 
@@ -217,7 +217,7 @@ fn assemble(
 ///
 /// An interrupted system call that the kernel would restart is made again, as the kernel does it
 /// (arch/x86/kernel/signal.c, `arch_do_signal_or_restart`).
-fn home_words(home: &user_regs_struct) -> [u64; REGISTERS] {
+fn return_registers(home: &user_regs_struct) -> [u64; REGISTERS] {
     let (mut result, mut next) = (home.rax, home.rip);
     if (home.orig_rax as i64) >= 0 && RESTARTS.contains(&(result as i64)) {
         let is_by_block = result as i64 == RESTART_BY_BLOCK;
@@ -234,7 +234,7 @@ fn home_words(home: &user_regs_struct) -> [u64; REGISTERS] {
 
 /// Bytes of the whole stub.
 fn stub(place: StubPlace, home: &user_regs_struct, mask: u64, name: &str) -> Result<Vec<u8>> {
-    let (code, _) = code(place.address, &home_words(home), mask)?;
+    let (code, _) = code(place.address, &return_registers(home), mask)?;
     let mut bytes = MAGIC.to_vec();
     ensure!(name.len() < NAME_BYTES, "the name {name} is too long");
     bytes.extend(name.bytes());
@@ -337,7 +337,7 @@ impl<'m> Borrowed<'m> {
         match borrowed.enter(name) {
             Ok(()) => Ok(borrowed),
             Err(error) => {
-                borrowed.go_home();
+                borrowed.return_thread();
                 Err(error)
             }
         }
@@ -434,11 +434,11 @@ impl<'m> Borrowed<'m> {
     /// borrowed.
     #[must_use = "the figure is for the report"]
     pub fn give_back(mut self) -> Duration {
-        self.go_home();
+        self.return_thread();
         self.since.elapsed()
     }
 
-    fn go_home(&mut self) {
+    fn return_thread(&mut self) {
         if self.state == State::Away {
             self.stop_in_stub();
         }
@@ -489,7 +489,7 @@ impl<'m> Borrowed<'m> {
 
 impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
-        self.go_home();
+        self.return_thread();
     }
 }
 
@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_computes_goes_on_where_it_was() {
-        let words = home_words(&thread(7, -1));
+        let words = return_registers(&thread(7, -1));
         assert_eq!(words[0], 0x246);
         assert_eq!(words[1], 7);
         assert_eq!(words[16..], [0x7ffc_0000, 0x40_1000]);
@@ -561,7 +561,7 @@ mod tests {
     /// Results that only a tracer sees are handled as the kernel would handle them.
     #[test]
     fn interrupted_calls_are_made_again() {
-        let interrupted = |result: i64| home_words(&thread(result as u64, libc::SYS_futex));
+        let interrupted = |result: i64| return_registers(&thread(result as u64, libc::SYS_futex));
         for result in [-512, -513, -514] {
             let words = interrupted(result);
             assert_eq!([words[1], words[17]], [libc::SYS_futex as u64, 0x40_1000 - 2], "{result}");

@@ -153,12 +153,12 @@ fn look(pid: i32, library: &Path) -> Result<Report> {
     let checked = preflight::check(pid)?;
     let mut report = Report { verb: "can be injected", pid, ..Report::default() };
     if let Some(record) = &checked.left.record {
-        preflight::look_at_threads(&checked)?;
+        preflight::check_stopped_threads(&checked)?;
         (report.base, report.hooks) = (record.base, record.hooks.clone());
         return Ok(report);
     }
     let plan = Plan::make(&checked.target, library)?;
-    let place = preflight::look_at_threads(&checked)?;
+    let place = preflight::check_stopped_threads(&checked)?;
     let thread = thread(&checked, place, &plan)?;
     thread.release();
     note_layout(&mut report, &plan);
@@ -275,7 +275,7 @@ fn is_worth_another_try(error: &anyhow::Error) -> bool {
 fn deliver(checked: &Checked, library: &Path, rate: Rate, report: &mut Report) -> Result<Record> {
     let target = &checked.target;
     let plan = Plan::make(target, library)?;
-    let place = preflight::look_at_threads(checked)?;
+    let place = preflight::check_stopped_threads(checked)?;
     kernel::set_urgent(true);
     let borrowed = thread(checked, place, &plan)
         .and_then(|thread| Borrowed::take(thread, place, record::NAME, &target.memory));

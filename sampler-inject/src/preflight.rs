@@ -376,7 +376,7 @@ fn is_in_use(place: StubPlace, stopped: &Stopped) -> bool {
 ///
 /// # Errors
 /// A [`Refusal`], or any other failure.
-pub fn look_at_threads(checked: &Checked) -> Result<StubPlace> {
+pub fn check_stopped_threads(checked: &Checked) -> Result<StubPlace> {
     kernel::set_urgent(true);
     let found = stop::stop(checked.target.pid).map_err(anyhow::Error::from).and_then(|stopped| {
         check_threads(&checked.target, &stopped, checked.left.record.is_some())?;

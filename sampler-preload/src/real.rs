@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 ///
 /// The imports of a file would not tell this. glibc and jemalloc import `malloc` for other
 /// functions of theirs, and an allocator may reach `malloc` through another file.
-const CALL_NOBODY: [&[u8]; 5] =
+const SELF_CONTAINED: [&[u8]; 5] =
     [b"gnu_get_libc_version", b"mallctl", b"tc_malloc", b"mi_malloc", b"__sampler_preload_malloc"];
 
 /// `void *malloc(size_t)`, `valloc`, `pvalloc`
@@ -182,7 +182,7 @@ enum NextDefinition {
 fn behind(files: &Files, name: &CStr, marked: &AtomicPtr<c_void>) -> NextDefinition {
     match files.found(name) {
         None => NextDefinition::Nothing,
-        Some(found) if calls_nobody(&found) => NextDefinition::Plain(found.function),
+        Some(found) if is_self_contained(&found) => NextDefinition::Plain(found.function),
         Some(found) => {
             marked.store(found.function, Relaxed);
             NextDefinition::Marked
@@ -190,8 +190,8 @@ fn behind(files: &Files, name: &CStr, marked: &AtomicPtr<c_void>) -> NextDefinit
     }
 }
 
-fn calls_nobody(found: &Found) -> bool {
-    CALL_NOBODY.iter().any(|name| found.is_beside(name))
+fn is_self_contained(found: &Found) -> bool {
+    SELF_CONTAINED.iter().any(|name| found.is_beside(name))
 }
 
 /// `ENOMEM`

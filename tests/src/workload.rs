@@ -55,12 +55,12 @@ impl Workload {
     /// Starts `command`, which finally executes a workload.
     pub fn spawn(name: &str, command: &mut Command) -> Result<Workload> {
         let mut workload = Workload { child: Child::start(name, command)? };
-        workload.at_mark()?;
+        workload.wait_for_mark()?;
         Ok(workload)
     }
 
     /// Waits until the workload is at its mark (again, after an execve).
-    pub fn at_mark(&mut self) -> Result<()> {
+    pub fn wait_for_mark(&mut self) -> Result<()> {
         let line = self.child.line()?;
         ensure!(line == "waiting", "a workload must say that it waits, but said {line:?}");
         Ok(())

@@ -90,7 +90,7 @@ fn a_new_program_begins_with_nothing() -> Result<()> {
     let mut workload = Workload::start("mapped.c", &["exec"])?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     workload.go()?;
-    workload.at_mark()?;
+    workload.wait_for_mark()?;
     let before = daemon.profile_where("the end of the old image", "mapped", &[], |profile| {
         let row = profile.row("old_image");
         row.alloc_space.own as u64 == 5 << 20 && row.inuse_space.samples == 0

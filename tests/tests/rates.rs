@@ -56,7 +56,7 @@ fn numbers(stack: &Stack, function: &Function) -> [(&'static str, Quantity, f64)
 /// Checks that intervals cover every number of every function. Returns how many would not if all
 /// samples had been taken at one interval.
 fn covers(profile: &Profile, truth: &Truth) -> Result<usize> {
-    let mut missed_before = 0;
+    let mut missed_without_epochs = 0;
     for function in &truth.functions {
         let Some(stack) = stack(profile, function)? else { continue };
         for (what, of, truth) in numbers(stack, function) {
@@ -71,11 +71,12 @@ fn covers(profile: &Profile, truth: &Truth) -> Result<usize> {
             );
             // Only allocated bytes count here: held blocks need a sample of their own.
             if what == "allocated bytes" {
-                missed_before += usize::from(interval(&of.moments, LONG, LEVEL)?.high < truth);
+                missed_without_epochs +=
+                    usize::from(interval(&of.moments, LONG, LEVEL)?.high < truth);
             }
         }
     }
-    Ok(missed_before)
+    Ok(missed_without_epochs)
 }
 
 /// Bytes of all functions that were allocated at each interval, by falling interval, from the

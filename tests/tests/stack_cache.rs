@@ -65,7 +65,7 @@ fn rounds(
     pause: Duration,
 ) -> Result<(Profile, Truth, f64)> {
     workload.go()?;
-    workload.at_mark()?;
+    workload.wait_for_mark()?;
     // The query makes samplerd read all samples so far.
     daemon.profile("alloc", &[])?;
     let first = counts(daemon)?;
@@ -135,7 +135,7 @@ fn stacks_below_the_preloaded_library_are_known() -> Result<()> {
 fn calls_of_a_library(workload: &mut Workload, daemon: &Daemon) -> Result<Profile> {
     let mut some = || {
         workload.go()?;
-        workload.at_mark()?;
+        workload.wait_for_mark()?;
         daemon.profile("alloc", &[])
     };
     some()?;
@@ -161,7 +161,7 @@ fn code_that_replaces_other_code_misses_the_cache() -> Result<()> {
     ensure!(known > 4500, "{known} of the stacks were known");
     // The other library replaces the first.
     workload.go()?;
-    workload.at_mark()?;
+    workload.wait_for_mark()?;
     // The daemon reads the mappings once a second. Until then every sample is attributed to the old
     // library.
     wait::pass(REREAD);

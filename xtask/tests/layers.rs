@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         why: "only the table of links attaches and detaches",
-        words: &["Points", "UsdtPoint", "close_in_order"],
+        words: &["Points", "UsdtPoint", "begin_close"],
         searched: &["sampler-daemon/src"],
         allowed: &["sampler-daemon/src/bpf", "sampler-daemon/src/links"],
     },

@@ -20,7 +20,7 @@ pub struct Report {
 }
 
 /// Of many processes the kernel's figure can be wrong by many ticks, but not by half where it means anything.
-const MAX_OFF: f64 = 1.5;
+const MAX_PLAUSIBLE_RATIO: f64 = 1.5;
 
 impl Report {
     /// The share of their CPU time that was spent in probes, at most 1; its ends are what the ends of both make of it. `None` where one of them is not known, or their CPU time
@@ -29,7 +29,7 @@ impl Report {
     pub fn share(&self) -> Option<Range> {
         let (spent, of) = (self.spent_ns?, self.processor_ns?);
         let share = spent.share_of(of.value)?;
-        if spent.low > of.high || spent.low > MAX_OFF * of.value {
+        if spent.low > of.high || spent.low > MAX_PLAUSIBLE_RATIO * of.value {
             return None;
         }
         let high = if of.low > 0.0 { spent.high / of.low } else { f64::INFINITY };

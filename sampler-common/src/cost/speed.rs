@@ -45,7 +45,7 @@ impl Speed {
 
     /// Looks at one price, as they would have been at the mean speed. Those of a price that was not measured at every look are the first ones.
     #[must_use]
-    pub fn at_the_mean(&self, looks: &[Measured]) -> Vec<Measured> {
+    pub fn normalized(&self, looks: &[Measured]) -> Vec<Measured> {
         let speeds = self.dearer.iter().filter(|of| **of > 0.0).copied();
         let even = |(look, dearer): (&Measured, f64)| Measured {
             ns: look.ns / dearer,
@@ -74,7 +74,7 @@ mod tests {
         // Both prices of that hour lie in the interval of either.
         assert!(550.0 * (1.0 + 1.96 * speed.error) > 740.0, "{speed:?}");
         assert!(780.0 * (1.0 - 1.96 * speed.error) < 560.0, "{speed:?}");
-        assert_eq!(speed.at_the_mean(&one), one);
+        assert_eq!(speed.normalized(&one), one);
         assert_eq!(Speed::of(&[]).error, speed.error);
     }
 
@@ -92,11 +92,11 @@ mod tests {
     fn what_all_prices_do_together_is_no_error_of_each() {
         let (a, b) = (looks(&[500.0, 750.0]), looks(&[1000.0, 1500.0]));
         let speed = Speed::of(&[&a, &b]);
-        let even = speed.at_the_mean(&a);
+        let even = speed.normalized(&a);
         assert!((even[0].ns - 625.0).abs() < 1e-9 && (even[1].ns - 625.0).abs() < 1e-9);
         assert!(speed.error > 0.1, "{speed:?}");
         // Measured at the first look only.
-        let once = speed.at_the_mean(&looks(&[800.0]));
+        let once = speed.normalized(&looks(&[800.0]));
         assert!((once[0].ns - 1000.0).abs() < 1e-9, "{once:?}");
         // A price that is nothing says nothing of the speed.
         assert_eq!(Speed::of(&[&a, &looks(&[0.0, 0.0])]), Speed::of(&[&a]));

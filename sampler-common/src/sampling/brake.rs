@@ -32,12 +32,12 @@ pub const FINE_INTERVAL_BYTES: u64 = 64 << 10;
 pub const MAX_LEVEL: u32 = 32;
 
 /// Bytes of a ring for each level, half of which lie between it and the next.
-const RING_OF_LEVEL: u64 = 512 << 10;
+const RING_BYTES_PER_LEVEL: u64 = 512 << 10;
 
 /// The highest level that a ring of `size` bytes has room for.
 #[inline(always)]
 pub const fn highest(size: u64) -> u32 {
-    let most = size / RING_OF_LEVEL;
+    let most = size / RING_BYTES_PER_LEVEL;
     if most > MAX_LEVEL as u64 { MAX_LEVEL } else { most as u32 }
 }
 

@@ -31,7 +31,7 @@ const VALUE: u64 = (1 << TAG_SHIFT) - 1;
 /// From this hazard on the Poisson strategy is certain of a request: ln 100, a chance of 99 % of at least one point.
 pub const POISSON_CERTAIN: u64 = 1_296_240_170_849_606; // ⌈ln 100 · 2⁴⁸⌉
 
-/// Bounds of [`Design::usual_charge`]: a product within them needs no check.
+/// Bounds of [`Design::fast_charge`]: a product within them needs no check.
 pub(super) const USUAL_RATE: u64 = 1 << 36;
 pub(super) const USUAL_BYTES: u64 = 256 << 10;
 const _: () = assert!(USUAL_RATE * USUAL_BYTES <= HAZARD_CERTAIN);
@@ -90,7 +90,7 @@ impl Design {
     /// As [`Design::charge`] for what nearly every request is: less than 256 KiB, charged per byte at a rate of one sample in 4 KiB or
     /// fewer. `None`: something else.
     #[inline(always)]
-    pub const fn usual_charge(self, size: u64) -> Option<u64> {
+    pub const fn fast_charge(self, size: u64) -> Option<u64> {
         let rate = self.0 & VALUE;
         if rate.wrapping_sub(1) >= USUAL_RATE || size >= USUAL_BYTES || !self.is_per_byte() {
             return None;
@@ -256,7 +256,7 @@ mod tests {
                     continue;
                 };
                 for size in [0, 1, 63, 4096, (256 << 10) - 1, 256 << 10, 1 << 40, u64::MAX] {
-                    let usual = design.usual_charge(size);
+                    let usual = design.fast_charge(size);
                     assert!(usual.is_none_or(|hazard| hazard == design.charge(size)));
                     let expected = interval > 4096
                         && size < 256 << 10
@@ -265,7 +265,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Design::NEVER.usual_charge(1), None);
+        assert_eq!(Design::NEVER.fast_charge(1), None);
     }
 
     #[test]

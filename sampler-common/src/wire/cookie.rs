@@ -27,7 +27,7 @@ impl Cookie {
     }
 
     /// The cookie at a USDT whose arguments are described by the [`super::Site`] with this number,
-    /// or by [`super::Site::AS_OF_FUNCTIONS`].
+    /// or by [`super::Site::FUNCTION_REGISTERS`].
     pub const fn at_site(self, site: u32) -> Cookie {
         Cookie(self.0 | (site as u64) << 40)
     }

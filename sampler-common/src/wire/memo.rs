@@ -16,7 +16,7 @@ pub const MEMOS: u32 = 1 << 14;
 /// In place of a slot: the process is not profiled, and its calls are counted.
 pub const MEMO_EXCLUDED: u32 = MAX_KERNEL_SLOTS;
 /// In place of a slot: the process is not profiled.
-pub const MEMO_NOBODY: u32 = MAX_KERNEL_SLOTS + 1;
+pub const MEMO_NOT_PROFILED: u32 = MAX_KERNEL_SLOTS + 1;
 /// In place of a slot: the process gets a slot with its first allocation. This value is never
 /// cached.
 pub const MEMO_EXPECTED: u32 = MAX_KERNEL_SLOTS + 2;
@@ -29,7 +29,7 @@ const VALUE_BITS: u32 = 13;
 const VALUE: u32 = (1 << VALUE_BITS) - 1;
 const _: () = assert!(MEMO_EXPECTED < MEMO_UNKNOWN);
 // Values that are slots are distinct from values that stand for no slot.
-const _: () = assert!(MAX_KERNEL_SLOTS <= MEMO_EXCLUDED && MEMO_EXCLUDED < MEMO_NOBODY);
+const _: () = assert!(MAX_KERNEL_SLOTS <= MEMO_EXCLUDED && MEMO_EXCLUDED < MEMO_NOT_PROFILED);
 
 /// A word without its value.
 #[inline(always)]
@@ -58,14 +58,14 @@ mod tests {
     fn the_last_slot_is_no_constant() {
         // With the maximum number of processes, the last slot is the daemon's own.
         let last = crate::limits::MAX_SLOTS;
-        for constant in [MEMO_EXCLUDED, MEMO_NOBODY, MEMO_EXPECTED, MEMO_UNKNOWN] {
+        for constant in [MEMO_EXCLUDED, MEMO_NOT_PROFILED, MEMO_EXPECTED, MEMO_UNKNOWN] {
             assert!(last < constant);
         }
     }
 
     #[test]
     fn only_the_same_process_and_epoch_are_known() {
-        for value in [0, 1, MAX_KERNEL_SLOTS - 1, MEMO_EXCLUDED, MEMO_NOBODY] {
+        for value in [0, 1, MAX_KERNEL_SLOTS - 1, MEMO_EXCLUDED, MEMO_NOT_PROFILED] {
             let word = memo(memo_key(4_194_303, 7), value);
             assert_eq!(memo_value(word, memo_key(4_194_303, 7)), value);
             for (pid, epoch) in [(4_194_302, 7), (4_194_303, 8), (4_194_303, 6), (0, 7), (0, 0)] {

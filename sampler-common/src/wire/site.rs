@@ -64,7 +64,7 @@ pub struct Site {
 impl Site {
     /// In place of a number: each argument is in the register of a function's argument. No entry is
     /// looked up then.
-    pub const AS_OF_FUNCTIONS: u32 = (1 << 24) - 1;
+    pub const FUNCTION_REGISTERS: u32 = (1 << 24) - 1;
 
     /// Offsets of `rdi`, `rsi` and `rdx` in `struct pt_regs` of x86-64.
     pub const REGISTERS: [u8; SITE_ARGUMENTS] = [112, 104, 96];
@@ -80,7 +80,7 @@ impl Site {
     }
 }
 
-const _: () = assert!(MAX_SITES <= Site::AS_OF_FUNCTIONS);
+const _: () = assert!(MAX_SITES <= Site::FUNCTION_REGISTERS);
 const _: () = assert!(size_of::<Operand>() == 16);
 const _: () = assert!(size_of::<Site>() == 48);
 

@@ -63,10 +63,10 @@ pub struct KnownSpan {
     pub words: u16,
 }
 
-/// Scratch memory in which a CPU compares one call's stack; entry of `KNOWN_DESK`.
+/// Scratch memory in which a CPU compares one call's stack; entry of `KNOWN_SCRATCH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct KnownDesk {
+pub struct KnownScratch {
     /// 1 while the CPU uses the entry.
     pub taken: u64,
     /// The call.

@@ -137,7 +137,7 @@ impl Calibrator {
         let speed = self.speed();
         tariff.speed_error = speed.error;
         for (kind, looks) in &self.looks {
-            let Some(price) = Measured::pooled(&speed.at_the_mean(looks)) else { continue };
+            let Some(price) = Measured::pooled(&speed.normalized(looks)) else { continue };
             match kind {
                 Kind::Hit(program, stepped) => {
                     tariff.hits[*program as usize][usize::from(*stepped)] = Some(price);

@@ -97,7 +97,7 @@ impl UsdtPrograms {
     fn number(&mut self, role: Role, site: Site) -> anyhow::Result<u32> {
         let read = if role == Role::OtelAlloc { SITE_ARGUMENTS } else { 1 };
         if site.is_as_of_functions(read) {
-            return Ok(Site::AS_OF_FUNCTIONS);
+            return Ok(Site::FUNCTION_REGISTERS);
         }
         if let Some(number) = self.numbers.get(&site) {
             return Ok(*number);

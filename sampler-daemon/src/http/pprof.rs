@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 /// difference holds one profile while it waits.
 const AT_ONCE: usize = 8;
 /// Time limit for making a profile, in addition to the time that a difference covers.
-pub(super) const MAKING: Duration = Duration::from_secs(60);
+pub(super) const PROFILE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Makes profiles.
 pub(super) struct Profiles {
@@ -40,7 +40,7 @@ impl Profiles {
             let line = format!("{AT_ONCE} profiles are being made already (try again later)");
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, line));
         };
-        let limit = MAKING + query.over.unwrap_or_default();
+        let limit = PROFILE_TIMEOUT + query.over.unwrap_or_default();
         match timeout(limit, self.encoded(kind, query)).await {
             Ok(Ok(contents)) => file(kind, contents),
             Ok(Err(problem)) => Err(problem),

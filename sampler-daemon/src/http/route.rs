@@ -4,7 +4,7 @@ use super::answer::{Answer, Problem, of_type, with_headers};
 use super::guard::Guard;
 use super::listen::HttpAddress;
 use super::metrics::Metrics;
-use super::pprof::{MAKING, Profiles, file};
+use super::pprof::{PROFILE_TIMEOUT, Profiles, file};
 use super::query::{MAX_SECONDS, Query};
 use crate::export::Exports;
 use crate::pipeline::{Names, Profiler};
@@ -34,7 +34,8 @@ exe= and cgroup= (repeatable), for example:
 ";
 
 /// Time limit of an answer.
-pub(super) const LONGEST: Duration = MAKING.saturating_add(Duration::from_secs(MAX_SECONDS));
+pub(super) const LONGEST: Duration =
+    PROFILE_TIMEOUT.saturating_add(Duration::from_secs(MAX_SECONDS));
 /// Time limit of metrics.
 const QUICK: Duration = Duration::from_secs(10);
 /// The version of the Prometheus text format.

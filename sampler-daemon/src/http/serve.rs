@@ -24,7 +24,7 @@ use tower::ServiceExt as _;
 const MAX_CONNECTIONS: usize = 64;
 /// Time that a client may take to send its request and to read the answer, in addition to the time
 /// that making the answer takes.
-const TRANSFER: Duration = Duration::from_secs(10);
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
@@ -59,20 +59,20 @@ pub(super) async fn serve_router(listener: TcpListener, router: Router, longest:
 /// Serves one request. If the client disconnects, the work for its request is dropped.
 async fn connection(stream: TcpStream, router: Router, longest: Duration) {
     let Ok(local) = stream.local_addr() else { return };
-    let (extend, deadline) = watch::channel(Instant::now() + TRANSFER);
+    let (extend, deadline) = watch::channel(Instant::now() + TRANSFER_TIMEOUT);
     let service = service_fn(|mut request: Request<Incoming>| {
         let (router, extend) = (router.clone(), extend.clone());
         request.extensions_mut().insert(guard::Local(local.ip()));
         async move {
             // The receiver lives as long as the connection.
-            let _ = extend.send(Instant::now() + longest + TRANSFER);
+            let _ = extend.send(Instant::now() + longest + TRANSFER_TIMEOUT);
             let answer = router.oneshot(request).await;
-            let _ = extend.send(Instant::now() + TRANSFER);
+            let _ = extend.send(Instant::now() + TRANSFER_TIMEOUT);
             answer
         }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(TRANSFER);
+    http.timer(TokioTimer::new()).header_read_timeout(TRANSFER_TIMEOUT);
     let connection = http
         .keep_alive(false)
         .max_buf_size(MAX_HEAD_BYTES)

@@ -89,7 +89,7 @@ fn drop_namesakes(symbols: &mut Vec<Symbol>, told: &[Entry]) {
     };
     let reserved = symbols.iter().filter(|symbol| is_reserved(symbol));
     let mut trusted: HashSet<u64> = reserved.map(|symbol| symbol.svma).collect();
-    trusted.extend(beside_mallctl(symbols, &trusted));
+    trusted.extend(nearest_to_mallctl(symbols, &trusted));
     let is_told = |symbol: &Symbol| told.iter().any(|entry| entry.symbol == symbol.name);
     symbols.retain(|symbol| {
         trusted.contains(&symbol.svma) || !is_standard(symbol.name) || is_told(symbol)
@@ -98,7 +98,7 @@ fn drop_namesakes(symbols: &mut Vec<Symbol>, told: &[Entry]) {
 
 /// Addresses of jemalloc's standard functions if all of jemalloc is local. Of several functions
 /// with one name, jemalloc's is the nearest to `mallctl`, since both are in the same source file.
-fn beside_mallctl(symbols: &[Symbol], trusted: &HashSet<u64>) -> Vec<u64> {
+fn nearest_to_mallctl(symbols: &[Symbol], trusted: &HashSet<u64>) -> Vec<u64> {
     let is_mark = |of: &&Symbol| of.is_local && JEMALLOC.marks.contains(&of.name);
     let Some(mark) = symbols.iter().find(is_mark) else { return Vec::new() };
     let names = JEMALLOC.entries.iter().map(|entry| entry.symbol).filter(|name| is_standard(name));

@@ -108,21 +108,25 @@ impl Discoverer {
     /// If the mappings of the process cannot be read, or the process has none (any more). A file
     /// that cannot be read is an entry of [`Discovery::blind`], not an error.
     pub fn discover(&mut self, pid: u32) -> io::Result<Discovery> {
-        self.discover_among(pid, &mappings::read_some(pid)?)
+        self.discover_in_mappings(pid, &mappings::read_some(pid)?)
     }
 
     /// The allocators of a process whose mappings have just been read.
     ///
     /// # Errors
     /// As [`Discoverer::discover`].
-    pub fn discover_among(&mut self, pid: u32, mappings: &[Mapping]) -> io::Result<Discovery> {
+    pub fn discover_in_mappings(
+        &mut self,
+        pid: u32,
+        mappings: &[Mapping],
+    ) -> io::Result<Discovery> {
         let mut discovery = Discovery::default();
         let (mut opened, mut unopened) = (Vec::new(), Vec::new());
         // Files that export a malloc to other files.
         let mut exporting: Vec<InForce> = Vec::new();
         let moved: Vec<&Mapping> = moved::files(mappings).collect();
         let mut files = files_with_code(mappings, &moved);
-        let left_out = leave_middle(&mut files);
+        let left_out = drop_middle_files(&mut files);
         if left_out > 0 {
             let why = format!("{left_out} of its files with code are not searched: too many");
             discovery.blind.push(why.into());
@@ -151,7 +155,7 @@ impl Discoverer {
         self.leave_movable(&opened, &mut discovery);
         for of in moved {
             if let Backing::File(path) = &of.backing {
-                discovery.leave_moved(path, |offset| moved::is_code(mappings, of, offset));
+                discovery.exclude_moved(path, |offset| moved::is_code(mappings, of, offset));
             }
         }
         let paths = files.iter().map(|(_, path)| *path);
@@ -221,7 +225,7 @@ impl Discoverer {
         let mut others = opened.iter().filter(|(_, path)| !programs.iter().any(|of| of == path));
         let mover = others.find(|(file, _)| self.moves_code(file)).map(|(_, path)| *path);
         if let Some(mover) = mover {
-            discovery.leave_programs(&programs, mover);
+            discovery.exclude_programs(&programs, mover);
         }
     }
 
@@ -267,7 +271,7 @@ impl Discoverer {
         }
         discovery.is_go_program |= contents.is_go_program;
         if !contents.is_left_alone()
-            && let Some(usdt) = self.look_for_usdt(version, &file, path, discovery)
+            && let Some(usdt) = self.read_usdt(version, &file, path, discovery)
         {
             let of = || InForce { name: SAMPLER.to_owned(), path: path.to_owned() };
             return usdt.defines_malloc.then(of);
@@ -290,7 +294,7 @@ impl Discoverer {
     }
 
     /// The USDT probes of a file that samples itself, if the probes are of a kind that we read.
-    fn look_for_usdt(
+    fn read_usdt(
         &mut self,
         version: Version,
         file: &Arc<File>,
@@ -367,7 +371,7 @@ fn files_with_code<'a>(
 /// Leaves out files from the middle of the list beyond [`MAX_FILES`], and returns how many. The
 /// program is the first of a process's mappings, and the libraries that were loaded first are the
 /// last.
-fn leave_middle<T>(files: &mut Vec<T>) -> usize {
+fn drop_middle_files<T>(files: &mut Vec<T>) -> usize {
     let left_out = files.len().saturating_sub(MAX_FILES);
     if left_out > 0 {
         files.drain(MAX_FILES / 2..MAX_FILES / 2 + left_out);

@@ -110,7 +110,7 @@ impl Discovery {
         let is_own = |of: &SelfSampler| in_force.is_some_and(|it| it.path == of.allocator.path);
         self.is_sampled = self.samplers.iter().any(|of| of.usdt.defines_malloc && is_own(of));
         if self.is_sampled {
-            self.leave_allocators();
+            self.exclude_allocators();
         }
     }
 
@@ -118,11 +118,11 @@ impl Discovery {
     /// allocations of its `malloc`, so no probe counts them as well.
     pub fn prefer_injected(&mut self) {
         self.is_sampled = true;
-        self.leave_allocators();
+        self.exclude_allocators();
     }
 
     /// Leaves out the functions that are patched in the process.
-    pub fn leave_patched(&mut self, pid: u32, is: impl Fn(&Allocator, &Function) -> bool) {
+    pub fn exclude_patched(&mut self, pid: u32, is: impl Fn(&Allocator, &Function) -> bool) {
         let samplers = self.samplers.iter_mut().map(|of| &mut of.allocator);
         for allocator in self.allocators.iter_mut().chain(samplers) {
             if let Some(patched) = Patched::find(pid, allocator, |of| is(allocator, of)) {
@@ -137,7 +137,7 @@ impl Discovery {
 
     /// Leaves out functions of the file at this path whose code the process has moved. `is_code`:
     /// whether an offset of the file is still mapped as code.
-    pub(super) fn leave_moved(&mut self, path: &str, is_code: impl Fn(u64) -> bool) {
+    pub(super) fn exclude_moved(&mut self, path: &str, is_code: impl Fn(u64) -> bool) {
         let moved = Blind::at(path, MOVED);
         // This line replaces the line that the file may move its code.
         let may = |of: &&mut Blind| of.place == path && of.why.starts_with(MAY_MOVE);
@@ -155,7 +155,7 @@ impl Discovery {
 
     /// Leaves out the allocators in these executables, because code of the file `mover` may move
     /// the executables' code.
-    pub(super) fn leave_programs(&mut self, programs: &[String], mover: &str) {
+    pub(super) fn exclude_programs(&mut self, programs: &[String], mover: &str) {
         self.allocators.retain(|of| !programs.contains(&of.path));
         self.has_unseen_allocations |= !programs.is_empty();
         let why = format!("{MAY_MOVE} (by code of {mover}){WOULD_KILL}");
@@ -164,7 +164,7 @@ impl Discovery {
 
     /// Leaves all allocators to the sampler, and reports those that do not serve the `malloc` that
     /// it samples.
-    fn leave_allocators(&mut self) {
+    fn exclude_allocators(&mut self) {
         for of in std::mem::take(&mut self.allocators) {
             let is_behind = self.behind_malloc.is_empty() || self.behind_malloc.contains(&of.path);
             let why = match of.is_malloc() {
@@ -185,7 +185,7 @@ impl Discovery {
             self.blind = vec![NOT_PRELOADED.into()];
             return;
         }
-        self.leave_allocators();
+        self.exclude_allocators();
     }
 
     /// The allocator of a process that has only one.

@@ -26,8 +26,8 @@ pub(super) struct ClosingLinks(Vec<Closing>);
 
 impl ClosingLinks {
     /// Begins to close links. Adds the CPU time that closing takes to `spent_ns`.
-    pub(super) fn close_in_order(&mut self, mut links: Vec<Link>, spent_ns: &Arc<AtomicU64>) {
-        links.iter_mut().rev().for_each(Link::close_in_order);
+    pub(super) fn begin_close(&mut self, mut links: Vec<Link>, spent_ns: &Arc<AtomicU64>) {
+        links.iter_mut().rev().for_each(Link::begin_close);
         let closing =
             links.into_iter().map(|link| Closing { link, spent_ns: Arc::clone(spent_ns) });
         self.0.extend(closing);
@@ -46,6 +46,6 @@ impl ClosingLinks {
 
 /// Closes links and waits until they are closed.
 pub(super) fn close_and_wait(mut links: Vec<Link>) {
-    links.iter_mut().rev().for_each(Link::close_in_order);
+    links.iter_mut().rev().for_each(Link::begin_close);
     links.iter().for_each(|link| link.wait(&AtomicU64::default()));
 }

@@ -117,7 +117,7 @@ impl LinkTable {
     /// `spent_ns`.
     pub fn detach_own(&mut self, slot: u32, spent_ns: &Arc<AtomicU64>) {
         if let Some(mut own) = self.own.remove(&slot) {
-            self.closing.close_in_order(own.take(), spent_ns);
+            self.closing.begin_close(own.take(), spent_ns);
         }
     }
 
@@ -177,7 +177,7 @@ impl LinkTable {
 
     /// Closes links that are not in the table.
     pub fn close(&mut self, links: Vec<Link>) {
-        self.closing.close_in_order(links, &Arc::default());
+        self.closing.begin_close(links, &Arc::default());
     }
 
     /// Forgets links that are closed by now.

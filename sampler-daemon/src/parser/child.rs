@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Time that a parser may take to start, or to wait for a disk or a CPU, in addition to its CPU
 /// time.
-const PATIENCE: Duration = Duration::from_secs(3);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often the parser's CPU time is checked.
 const CHECK_PERIOD: Duration = Duration::from_millis(20);
 /// Maximum number of files that a parser may ask for in one request: the file itself and places of
@@ -72,7 +72,7 @@ impl Child {
         let mut child = Child { process, socket, buffer: Vec::new(), requests: 0 };
         // Closes samplerd's copy of the parser's end of the socket.
         drop(command);
-        let until = Deadline::after(PATIENCE, &child);
+        let until = Deadline::after(WAIT_TIMEOUT, &child);
         match child.receive(&until) {
             Ok(Message::Ready) => Ok(child),
             Ok(Message::Unconfined(why)) => Err(unstarted(&why)),
@@ -177,7 +177,7 @@ struct Deadline {
 impl Deadline {
     fn after(time: Duration, child: &Child) -> Deadline {
         let spent = processor_time(child.process.id()).unwrap_or_default();
-        Deadline { time: Instant::now() + time + PATIENCE, processor: spent + time }
+        Deadline { time: Instant::now() + time + WAIT_TIMEOUT, processor: spent + time }
     }
 
     fn is_over(&self, pid: u32) -> bool {

@@ -72,7 +72,7 @@ impl Worker {
             }
             // The process has called an allocator, but has none: it has executed another program
             // meanwhile, or is exiting.
-            _ => self.look_again(slot),
+            _ => self.inspect_again(slot),
         }
         tracing::debug!(pid, slot, "appeared");
     }

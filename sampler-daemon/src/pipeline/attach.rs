@@ -4,7 +4,7 @@ use super::config::AttachMode;
 use super::facts;
 use super::process::ProfiledProcess;
 use super::sampling::Learning;
-use super::schedule::LookTimer;
+use super::schedule::InspectionTimer;
 use super::worker::Worker;
 use crate::bpf::ProbeEngine;
 use crate::bpf::totals::SlotTotals;
@@ -29,7 +29,7 @@ pub(super) struct Attached {
     /// The slot's leader changes when the links were made; see
     /// [`crate::bpf::shared::ProcessSlots::leader_changes`].
     pub(super) leader_changes: u32,
-    pub(super) timer: LookTimer,
+    pub(super) timer: InspectionTimer,
     /// Fingerprint of the mappings at the last inspection.
     pub(super) looked: MappingsFingerprint,
     /// Whether the process runs a new program image, of which it is not known yet what stays
@@ -140,7 +140,7 @@ impl Worker {
         Attached {
             process,
             leader_changes: self.kernel.slots.leader_changes(slot),
-            timer: LookTimer::sweep(),
+            timer: InspectionTimer::sweep(),
             looked: MappingsFingerprint::default(),
             has_new_image: false,
             hazard: None,
@@ -151,7 +151,7 @@ impl Worker {
 
     pub(super) fn discover(&mut self, pid: u32) -> Result<Discovery, AttachError> {
         mappings::read_some(pid)
-            .and_then(|mappings| self.discover_among(pid, &mappings))
+            .and_then(|mappings| self.discover_in_mappings(pid, &mappings))
             .map_err(|error| AttachError::Other(pid, format!("read /proc/{pid}/maps: {error}")))
     }
 
@@ -205,7 +205,7 @@ impl Worker {
         let any = !profiled.allocators.is_empty();
         if profiled.allocators.len() > known {
             // A new allocator may have been patched between the comparison and the attach.
-            attached.timer.look_now();
+            attached.timer.inspect_now();
         }
         // An open window needs the new addresses; the next window reads them anyway.
         if profiled.allocators.len() > known {
@@ -217,9 +217,9 @@ impl Worker {
         {
             self.begin_windows(slot, budget);
         }
-        self.leave_out_for_all(&patched);
+        self.exclude_for_all(&patched);
         self.report_patched(slot);
-        self.look_for_python_now(slot);
+        self.find_python_now(slot);
         Ok(())
     }
 
@@ -236,9 +236,9 @@ impl Attached {
     }
 
     /// Makes the next inspection, which is soon, a complete one.
-    pub(super) fn look_at_all_again(&mut self) {
+    pub(super) fn inspect_all_again(&mut self) {
         self.looked.forget();
-        self.timer.look_now();
+        self.timer.inspect_now();
     }
 
     fn has_lost_main_thread(&self) -> bool {

@@ -84,7 +84,7 @@ impl Ingest {
             let tables = [&self.rows, &self.mapped.rows].into_iter();
             self.move_all(&give_up(tables, has_exited, room));
             let given_up = self.forget_stacks();
-            self.outcomes.add(Outcome::StacksGivenUp, given_up);
+            self.outcomes.add(Outcome::StacksDiscarded, given_up);
         }
     }
 

@@ -8,7 +8,7 @@ use sampler_common::wire::Role;
 use std::collections::BTreeMap;
 
 /// Processes remembered at most; further processes are not reported.
-pub(super) const MAX_LOOKED_AT: usize = 32 * 1024;
+pub(super) const MAX_BLIND_PROCESSES: usize = 32 * 1024;
 /// Processes named for one reason; further processes are counted.
 const MAX_NAMED_PROCESSES: usize = 16;
 
@@ -40,7 +40,7 @@ impl Coverage {
         let blind = &discovery.blind;
         if blind.is_empty() {
             self.blind.remove(&pid);
-        } else if self.blind.len() < MAX_LOOKED_AT || self.blind.contains_key(&pid) {
+        } else if self.blind.len() < MAX_BLIND_PROCESSES || self.blind.contains_key(&pid) {
             self.blind.insert(pid, blind.clone());
         }
     }
@@ -155,10 +155,10 @@ mod tests {
     fn inspected_processes_are_bounded_and_forgotten() {
         let mut coverage = Coverage::default();
         let blind = Discovery { blind: vec!["x".into()], ..Discovery::default() };
-        for pid in 0..MAX_LOOKED_AT as u32 + 10 {
+        for pid in 0..MAX_BLIND_PROCESSES as u32 + 10 {
             coverage.look(pid, &blind);
         }
-        assert_eq!(coverage.blind.len(), MAX_LOOKED_AT);
+        assert_eq!(coverage.blind.len(), MAX_BLIND_PROCESSES);
         coverage.retain(|pid| pid < 5);
         coverage.look(4, &Discovery::default());
         assert_eq!(coverage.blind.len(), 4);

@@ -70,7 +70,7 @@ impl Worker {
             };
             // Steps that may wait for a turn, each with its own period.
             self.look_at_due_processes();
-            self.look_at_injected();
+            self.inspect_injected();
             self.survey();
             self.look_at_new_images();
             self.maintain_store();
@@ -134,7 +134,7 @@ impl Worker {
                 Event::ExpectedExec { pid } => self.expected_exec(pid),
                 // The process may run our library, which must get its limit before it has sent
                 // thousands of samples.
-                Event::SamplesItself { slot } => self.look_again(slot),
+                Event::SamplesItself { slot } => self.inspect_again(slot),
                 Event::LiveHigh => self.thin(),
                 Event::Appeared { slot } => self.appeared(slot),
                 Event::Leaving { slot } => self.watch_end(slot),

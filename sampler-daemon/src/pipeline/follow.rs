@@ -58,9 +58,9 @@ impl Worker {
     }
 
     /// Inspects a process again soon.
-    pub(super) fn look_again(&mut self, slot: u32) {
+    pub(super) fn inspect_again(&mut self, slot: u32) {
         if let Some(attached) = self.ingest.table.attached_mut(slot) {
-            attached.timer.look_after(NEW_IMAGE_WAIT);
+            attached.timer.inspect_after(NEW_IMAGE_WAIT);
         }
     }
 
@@ -194,7 +194,7 @@ impl Worker {
                 self.detach_hazardous(slot);
             }
             self.look_at_processor(slot);
-            self.restore_library_limit(slot);
+            self.restore_library_interval(slot);
             self.look_at_hooks(slot);
             self.keep_budget(slot);
             if let Some(attached) = self.ingest.table.attached_mut(slot) {
@@ -210,14 +210,14 @@ impl Worker {
     fn look_for_allocators(&mut self, slot: u32, pid: u32) {
         // A process that cannot be read now is exiting, or is read at the next inspection.
         let Ok(mappings) = mappings::read_some(pid) else { return };
-        self.leave_newly_patched(slot, &mappings);
-        self.look_for_python(slot, &mappings);
+        self.exclude_newly_patched(slot, &mappings);
+        self.find_python(slot, &mappings);
         let files = unchanged::files(&mappings);
         let Some(attached) = self.ingest.table.attached(slot) else { return };
         if !attached.has_new_image && attached.looked.is_known(&files) {
             return;
         }
-        let Ok(discovery) = self.discover_among(pid, &mappings) else { return };
+        let Ok(discovery) = self.discover_in_mappings(pid, &mappings) else { return };
         self.leave_unmapped(slot, &discovery);
         // What could not be seen now may be visible next time.
         let is_all = discovery.blind.is_empty();

@@ -159,7 +159,7 @@ impl Worker {
     }
 
     /// Inspects processes again whose injection has succeeded or failed.
-    pub(super) fn look_at_injected(&mut self) {
+    pub(super) fn inspect_injected(&mut self) {
         loop {
             let Some(injections) = &mut self.injections else { return };
             let Ok(Injection { pid, program, result }) = injections.results.try_recv() else {
@@ -183,7 +183,7 @@ impl Worker {
             match self.ingest.table.attached_slot(pid) {
                 Some(slot) => {
                     if let Some(attached) = self.ingest.table.attached_mut(slot) {
-                        attached.look_at_all_again();
+                        attached.inspect_all_again();
                     }
                 }
                 None => self.look_at(pid),

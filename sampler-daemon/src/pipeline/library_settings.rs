@@ -82,7 +82,7 @@ impl Worker {
 
     /// Restores the asked interval of a process that allocates no more. Its pause is over, but the
     /// library notices that only at its next sample.
-    pub(super) fn restore_library_limit(&mut self, slot: u32) {
+    pub(super) fn restore_library_interval(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let Some(library) = &mut profiled.library else { return };
         let Ok(state) = library.block.read() else { return };
@@ -117,7 +117,7 @@ impl Worker {
             }
         };
         let more = state.undelivered.saturating_sub(library.seen);
-        self.ingest.outcomes.add(Outcome::LibraryUnheard, more);
+        self.ingest.outcomes.add(Outcome::LibraryUndelivered, more);
         library.seen = state.undelivered;
         let Some(rate) = state.rate else { return };
         let told = (rate.interval_bytes(), state.lowest.unwrap_or(rate).interval_bytes());

@@ -21,12 +21,12 @@ use std::io;
 impl Worker {
     /// What can be probed in a process with these mappings, without functions that are patched in
     /// it.
-    pub(super) fn discover_among(
+    pub(super) fn discover_in_mappings(
         &mut self,
         pid: u32,
         mappings: &[Mapping],
     ) -> io::Result<Discovery> {
-        let mut discovery = self.discoverer.discover_among(pid, mappings)?;
+        let mut discovery = self.discoverer.discover_in_mappings(pid, mappings)?;
         let is_hooked = Image::find(pid, mappings).and_then(|image| image.is_hooked());
         if is_hooked == Some(true) {
             discovery.prefer_injected();
@@ -38,7 +38,7 @@ impl Worker {
         }
         // If a process's memory cannot be read, nothing is compared; the attach fails as well.
         if let Ok(code) = Code::open(pid, mappings) {
-            discovery.leave_patched(pid, |allocator, function| {
+            discovery.exclude_patched(pid, |allocator, function| {
                 let is_ours = self.is_probed(pid, allocator, function);
                 let found = code.find(allocator, function, is_ours);
                 matches!(found, Found::Other | Found::Unmapped)
@@ -61,7 +61,7 @@ impl Worker {
     }
 
     /// Removes functions from shared links that are patched in one process.
-    pub(super) fn leave_out_for_all(&mut self, patched: &[Patched]) {
+    pub(super) fn exclude_for_all(&mut self, patched: &[Patched]) {
         if self.has_own_links() {
             return;
         }
@@ -71,7 +71,7 @@ impl Worker {
                 // Each process that maps the file reports the function.
                 Ok(true) => {
                     let all = self.ingest.table.all_attached_mut();
-                    all.for_each(|(_, of)| of.look_at_all_again());
+                    all.for_each(|(_, of)| of.inspect_all_again());
                 }
                 Err(error) => tracing::warn!(pid = of.pid, path = of.path, "{error:#}"),
             }
@@ -80,7 +80,7 @@ impl Worker {
 
     /// Removes probes from functions that the process in this slot has patched since the attach.
     /// Returns whether a window is skipped because of that.
-    pub(super) fn leave_newly_patched(&mut self, slot: u32, mappings: &[Mapping]) -> bool {
+    pub(super) fn exclude_newly_patched(&mut self, slot: u32, mappings: &[Mapping]) -> bool {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return false };
         let Some(attached) = &mut profiled.attached else { return false };
         let pid = profiled.pid;
@@ -100,7 +100,7 @@ impl Worker {
             return false;
         }
         found.iter().for_each(|(patched, _)| patched.clone().add_to(&mut attached.patched));
-        attached.look_at_all_again();
+        attached.inspect_all_again();
         if self.config.windows.is_some() {
             let is_open = self.links.has_own(slot);
             if is_open {
@@ -116,18 +116,18 @@ impl Worker {
                         tracing::warn!(pid, path = allocator.path, "{error:#}");
                     }
                 }
-                false => self.leave_out_for_all(&[patched]),
+                false => self.exclude_for_all(&[patched]),
             }
         }
         false
     }
 
-    /// As [`Worker::leave_newly_patched`], before a window.
-    pub(super) fn leave_patched_before_window(&mut self, slot: u32) -> bool {
+    /// As [`Worker::exclude_newly_patched`], before a window.
+    pub(super) fn exclude_patched_before_window(&mut self, slot: u32) -> bool {
         let pid = self.ingest.table.get(slot).map(|profiled| profiled.pid);
         // A process that cannot be read is exiting.
         let mappings = pid.and_then(|pid| mappings::read_some(pid).ok());
-        mappings.is_some_and(|mappings| self.leave_newly_patched(slot, &mappings))
+        mappings.is_some_and(|mappings| self.exclude_newly_patched(slot, &mappings))
     }
 
     /// Reports the unprobed functions of a process. If some of its blocks would end unseen, none of

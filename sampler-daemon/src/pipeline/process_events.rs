@@ -89,8 +89,8 @@ impl ProcessEventQueue {
         let now_ns = monotonic_ns();
         let was_full = events.drain(|event| self.waiting.push(event));
         // After the events that a CPU had reported before it went offline.
-        let was_deaf = events.follow_cpus();
-        if self.waiting.is_empty() && !was_deaf {
+        let has_missed_cpu = events.follow_cpus();
+        if self.waiting.is_empty() && !has_missed_cpu {
             return Vec::new();
         }
         self.last = Some(Instant::now());
@@ -100,7 +100,7 @@ impl ProcessEventQueue {
         let later = self.waiting.split_off(later);
         let mut taken = std::mem::replace(&mut self.waiting, later);
         self.read += taken.len() as u64;
-        if was_full || was_deaf {
+        if was_full || has_missed_cpu {
             // The kernel reports the number later, or never.
             taken.push(ProcessEvent { time_ns: now_ns, pid: 0, what: EventKind::Lost(0) });
         }
@@ -179,7 +179,7 @@ impl Worker {
     /// Inspects a process soon that has a new allocator.
     fn look_soon(&mut self, pid: u32) {
         for (_, attached) in self.ingest.table.all_attached_mut().filter(|(of, _)| *of == pid) {
-            attached.timer.look_now();
+            attached.timer.inspect_now();
         }
     }
 

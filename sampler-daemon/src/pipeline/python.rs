@@ -69,7 +69,7 @@ impl ProfiledProcess {
 
 impl Worker {
     /// Searches the process in a slot for a Python interpreter, unless the result is known.
-    pub(super) fn look_for_python(&mut self, slot: u32, mappings: &[Mapping]) {
+    pub(super) fn find_python(&mut self, slot: u32, mappings: &[Mapping]) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let (pid, generation) = (profiled.pid, profiled.generation);
         if profiled.interpreter.as_ref().is_none_or(|of| of.generation != generation) {
@@ -92,11 +92,11 @@ impl Worker {
         blind.extend(refused.filter(|of| !blind.contains(of)).cloned());
     }
 
-    /// As [`Worker::look_for_python`]; reads the mappings itself.
-    pub(super) fn look_for_python_now(&mut self, slot: u32) {
+    /// As [`Worker::find_python`]; reads the mappings itself.
+    pub(super) fn find_python_now(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         if let Ok(mappings) = mappings::read_some(profiled.pid) {
-            self.look_for_python(slot, &mappings);
+            self.find_python(slot, &mappings);
         }
     }
 }

@@ -49,21 +49,21 @@ pub(super) fn longest_wait(attach_mode: AttachMode, has_events: bool) -> Duratio
 
 /// When a process is inspected next: ever more rarely.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LookTimer {
+pub(super) struct InspectionTimer {
     next: Instant,
     /// The wait that ends at `next`.
     wait: Duration,
 }
 
-impl LookTimer {
+impl InspectionTimer {
     /// The timer of a process in a slot that has just been inspected.
-    pub(super) fn sweep() -> LookTimer {
-        LookTimer { next: Instant::now() + INSPECTION_PERIOD, wait: INSPECTION_PERIOD }
+    pub(super) fn sweep() -> InspectionTimer {
+        InspectionTimer { next: Instant::now() + INSPECTION_PERIOD, wait: INSPECTION_PERIOD }
     }
 
     /// The timer of an expected process with a new program image.
-    pub(super) fn expected() -> LookTimer {
-        LookTimer { next: Instant::now(), wait: EXPECTED_WAIT }
+    pub(super) fn expected() -> InspectionTimer {
+        InspectionTimer { next: Instant::now(), wait: EXPECTED_WAIT }
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
@@ -71,20 +71,20 @@ impl LookTimer {
     }
 
     /// Inspects at the next turn; the later waits keep their length.
-    pub(super) fn look_now(&mut self) {
+    pub(super) fn inspect_now(&mut self) {
         self.next = Instant::now();
     }
 
     /// Inspects after `wait`; the later waits start from `wait`.
-    pub(super) fn look_after(&mut self, wait: Duration) {
-        *self = LookTimer { next: Instant::now() + wait, wait };
+    pub(super) fn inspect_after(&mut self, wait: Duration) {
+        *self = InspectionTimer { next: Instant::now() + wait, wait };
     }
 
     /// Starts the waits of a new program image. An earlier inspection that is due stays where it
     /// is.
     pub(super) fn begin_image(&mut self, has_events: bool) {
         let before = self.next;
-        self.look_after(if has_events { INSPECTION_PERIOD } else { NEW_IMAGE_WAIT });
+        self.inspect_after(if has_events { INSPECTION_PERIOD } else { NEW_IMAGE_WAIT });
         self.next = self.next.min(before);
     }
 
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest() {
-        let mut timer = LookTimer::sweep();
+        let mut timer = InspectionTimer::sweep();
         timer.begin_image(false);
         let (now, longest) =
             (Instant::now() + NEW_IMAGE_WAIT, longest_wait(AttachMode::Pids, false));
@@ -174,7 +174,7 @@ mod tests {
         }
         assert_eq!(waits, [4, 8, 16, 32, 64, 128, 256, 512, 1000]);
         assert!(timer.has_settled() && !timer.is_due(now) && timer.is_due(now + longest));
-        timer.look_now();
+        timer.inspect_now();
         assert!(timer.is_due(Instant::now()) && timer.has_settled());
     }
 }

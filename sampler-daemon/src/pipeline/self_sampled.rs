@@ -85,7 +85,7 @@ impl Worker {
         let mut profiled = ProfiledProcess::new(id, pid, generation);
         let mut attached = self.new_attached(slot, Some(process));
         // The next inspection finds the probes, as for all other processes.
-        attached.timer.look_now();
+        attached.timer.inspect_now();
         profiled.attached = Some(attached);
         self.ingest.table.insert(slot, profiled);
         Ok(())

@@ -132,7 +132,7 @@ impl Worker {
                 tracing::warn!(pid, path = allocator.path, "{error:#}");
             }
         }
-        self.leave_out_for_all(&found.patched);
+        self.exclude_for_all(&found.patched);
     }
 
     /// Closes links on files that no process has mapped as code.

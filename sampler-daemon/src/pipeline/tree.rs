@@ -6,7 +6,7 @@
 //! called yet.
 
 use super::config::AttachMode;
-use super::schedule::LookTimer;
+use super::schedule::InspectionTimer;
 use super::worker::Worker;
 use crate::bpf::events::{EventKind, ProcessEvent};
 use crate::inspect::mappings;
@@ -23,7 +23,7 @@ const MAX_LOOKS: usize = 4096;
 #[derive(Default)]
 pub(super) struct Tree {
     /// Processes without a slot that have a new program image.
-    looks: FxHashMap<u32, LookTimer>,
+    looks: FxHashMap<u32, InspectionTimer>,
     /// Processes of the tree whose exit no event has reported. The kernel side forgets an exited
     /// process at once, but its earlier events are read later.
     members: FxHashSet<u32>,
@@ -33,7 +33,7 @@ impl Tree {
     /// Notes that a process without a slot has replaced its program image.
     pub(super) fn note_exec(&mut self, pid: u32) {
         if self.looks.len() < MAX_LOOKS || self.looks.contains_key(&pid) {
-            self.looks.insert(pid, LookTimer::expected());
+            self.looks.insert(pid, InspectionTimer::expected());
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
         while !tree.looks.is_empty() {
             looks += tree.due().len();
             // Makes every inspection due.
-            tree.looks.values_mut().for_each(|timer| timer.look_now());
+            tree.looks.values_mut().for_each(|timer| timer.inspect_now());
         }
         // At 0, 1, 3, … 255 ms.
         assert_eq!(looks, 9);

@@ -210,9 +210,9 @@ impl Image {
         reader: Reader<'_>,
         frames: &mut Vec<Frame>,
     ) -> UnwindEnd {
-        let mut reader = reader.noting_in(std::mem::take(&mut self.evidence));
+        let mut reader = reader.recording_in(std::mem::take(&mut self.evidence));
         let view = self.view;
-        let end = self.walk_noting(address, modules, registers, &mut reader, frames);
+        let end = self.walk_recording(address, modules, registers, &mut reader, frames);
         self.evidence = reader.evidence;
         if self.view != view {
             // The mappings changed during the unwind, so the frames belong to two views.
@@ -221,7 +221,7 @@ impl Image {
         end
     }
 
-    fn walk_noting(
+    fn walk_recording(
         &mut self,
         mut address: Address,
         modules: &mut Modules,

@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The reader with its evidence in `evidence`, whose allocation is reused.
-    pub(super) fn noting_in(mut self, mut evidence: Evidence) -> Reader<'a> {
+    pub(super) fn recording_in(mut self, mut evidence: Evidence) -> Reader<'a> {
         evidence.clear();
         self.evidence = evidence;
         self

@@ -73,7 +73,7 @@ pub fn plan(candidates: &[Candidate], layout: &Layout) -> Plan {
     let mut room = Room::new(layout);
     for (candidate, of) in candidates.iter().enumerate() {
         let hook = of.places.iter().find_map(|place| {
-            let is_apart = plan.hooks.iter().all(|other| are_apart(&other.place, place));
+            let is_apart = plan.hooks.iter().all(|other| jumps_are_disjoint(&other.place, place));
             is_apart.then(|| hook(candidate, &of.function, place, &mut room)).flatten()
         });
         match hook {
@@ -86,7 +86,7 @@ pub fn plan(candidates: &[Candidate], layout: &Layout) -> Plan {
 }
 
 /// Whether the jumps of two places do not overlap. Two names of one function have the same place.
-fn are_apart(one: &HookPlace, other: &HookPlace) -> bool {
+fn jumps_are_disjoint(one: &HookPlace, other: &HookPlace) -> bool {
     one.patch.abs_diff(other.patch) > 4
 }
 

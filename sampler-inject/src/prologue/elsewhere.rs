@@ -14,7 +14,7 @@ const REACH_BYTES: u64 = 16 * 15;
 /// The function's own jumps to its entry count: registers that carry no argument may be in use
 /// there.
 /// Another function's jump to the entry is an ordinary call.
-pub(super) fn first_entered(function: &Function, elsewhere: &[Code]) -> u64 {
+pub(super) fn lowest_jump_target(function: &Function, elsewhere: &[Code]) -> u64 {
     let (bytes, _) = function.own();
     let own = Code { address: function.entry, bytes };
     let anywhere = distances(own).chain(elsewhere.iter().flat_map(|code| distances(*code)));

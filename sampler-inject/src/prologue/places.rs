@@ -3,7 +3,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
-use super::elsewhere::first_entered;
+use super::elsewhere::lowest_jump_target;
 use super::landings::{boundaries, landings};
 use super::walk::Walk;
 use super::{Code, Function, HookPlace};
@@ -27,7 +27,7 @@ pub fn places(function: &Function) -> Vec<HookPlace> {
 /// `elsewhere` should be the whole executable segment around the function: compilers move unlikely
 /// parts of a function far away from it.
 pub fn places_with(function: &Function, elsewhere: &[Code]) -> Vec<HookPlace> {
-    let entered = first_entered(function, elsewhere);
+    let entered = lowest_jump_target(function, elsewhere);
     let (_, is_whole) = function.own();
     let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
     let mut walk = Walk::new(function);

@@ -19,7 +19,7 @@ fn exec_ends_the_old_blocks_and_the_new_image_is_probed() -> Result<()> {
     let mut workload = Workload::edge(&["exec"])?;
     let daemon = Daemon::start(&[workload.pid()], ALL)?;
     workload.go()?;
-    workload.at_mark()?;
+    workload.wait_for_mark()?;
     let before =
         daemon.profile_where("the end of the old image's blocks", "alloc", &[], |profile| {
             let row = profile.row("old_image");

@@ -73,7 +73,7 @@ fn patched_after(function: &str, way: &str, arguments: &[&str]) -> Result<()> {
     let mut workload = program(function, way, "after")?;
     let daemon = Daemon::start(&[workload.pid()], &[&ALL, arguments].concat())?;
     workload.go()?;
-    workload.at_mark().with_context(|| format!("{function} {way}"))?;
+    workload.wait_for_mark().with_context(|| format!("{function} {way}"))?;
     wait::until("the patch to be seen", || named(&daemon, function))
         .with_context(|| daemon.log())?;
     runs(daemon, workload, function).with_context(|| format!("{function} {way} {arguments:?}"))
@@ -126,7 +126,7 @@ fn among_five_processes() -> Result<()> {
         let daemon = Daemon::start(&pids, &ALL)?;
         if when == "after" {
             patched.go()?;
-            patched.at_mark()?;
+            patched.wait_for_mark()?;
             wait::until("the patch to be seen", || named(&daemon, function))?;
         }
         for other in &mut others {
@@ -148,7 +148,7 @@ fn among_all_processes() -> Result<()> {
         let daemon = Daemon::start(&[], &sparse)?;
         if when == "after" {
             patched.go()?;
-            patched.at_mark()?;
+            patched.wait_for_mark()?;
         }
         patched.go()?;
         patched.truth().with_context(|| daemon.log())?;
@@ -208,7 +208,7 @@ fn with_a_budget() -> Result<()> {
         let daemon = Daemon::start(&[workload.pid()], &["--windows", "5%"])?;
         if when == "after" {
             workload.go()?;
-            workload.at_mark()?;
+            workload.wait_for_mark()?;
         }
         wait::until("the patch to be seen", || named(&daemon, "malloc"))?;
         workload.go()?;

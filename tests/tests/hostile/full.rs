@@ -79,7 +79,7 @@ fn stacks_without_end() -> Result<()> {
         let held = used(&daemon, "stacks")?;
         ensure!(held <= 3 * 256 * 1024 / 4, "{held} stacks");
     }
-    ensure!(daemon.outcome("stacks_given_up")? > 0, "{}", daemon.status()?["outcomes"]);
+    ensure!(daemon.outcome("stacks_discarded")? > 0, "{}", daemon.status()?["outcomes"]);
     honest_is_whole(&daemon, &mut honest[1])?;
     ends(&mut daemon)
 }

@@ -35,7 +35,7 @@ fn is_right_once_started(
     injected: usize,
 ) -> Result<()> {
     shell.go()?;
-    shell.at_mark()?;
+    shell.wait_for_mark()?;
     wait::until("the sampler in the new process", || {
         let log = daemon.log();
         Ok((log.matches("the sampler is in: ").count() == injected).then_some(()))
@@ -142,7 +142,7 @@ fn a_refused_process_of_a_tree_is_blind() -> Result<()> {
     let mut shell = shell(directory.path(), "static", &["-static"], "9")?;
     let daemon = Daemon::start(&[shell.pid()], &["--inject", "--follow"])?;
     shell.go()?;
-    shell.at_mark()?;
+    shell.wait_for_mark()?;
     wait::until("the refusal", || {
         let blind = daemon.status()?["blind"].to_string();
         Ok(blind.contains("static program").then_some(()))

@@ -129,7 +129,7 @@ fn counters_only_grow() -> Result<()> {
         if round == 3 {
             // Dropping the program kills it.
             drop(programs.pop());
-            told = told_of(&served, &last, pids[2])?;
+            told = last_values_of(&served, &last, pids[2])?;
         }
         let running: Vec<u32> = programs.iter().map(Workload::pid).collect();
         let page = sampled(&served, &running, |pid| of_process(&last, "samples_total", pid) + 5.0)?;
@@ -168,7 +168,7 @@ fn sampled(served: &Served, pids: &[u32], than: impl Fn(u32) -> f64) -> Result<E
 
 /// The last values of the series of an exiting process, from the previous page or from a page that
 /// still had the series.
-fn told_of(served: &Served, before: &Exposition, pid: u32) -> Result<[f64; 3]> {
+fn last_values_of(served: &Served, before: &Exposition, pid: u32) -> Result<[f64; 3]> {
     let of = |page: &Exposition| COUNTS.map(|name| of_process(page, name, pid));
     let mut told = of(before);
     wait::until("the exit", || {

@@ -118,7 +118,7 @@ fn samples_that_were_not_reported_are_counted() -> Result<()> {
         let mut workload = preload::workload("edges.c", &["odd"], 1)?;
         let daemon = Daemon::start(&[workload.pid()], &[])?;
         let counts = || -> Result<Vec<u64>> {
-            let all = ["library_empty", "library_failed", "library_full", "library_unheard"];
+            let all = ["library_empty", "library_failed", "library_full", "library_undelivered"];
             all.iter().map(|of| daemon.outcome(of)).collect()
         };
         let before = counts()?;

@@ -12,7 +12,7 @@ fn a_rewritten_map_names_each_sample_by_its_time() -> Result<()> {
         let mut workload = Workload::start("generated.c", &[])?;
         let daemon = Daemon::start(&[workload.pid()], &["--interval", "1", "--ring", "64MiB"])?;
         workload.go()?;
-        workload.at_mark()?;
+        workload.wait_for_mark()?;
         if asks_between {
             let profile = daemon.profile("alloc", &[])?;
             let sum = profile.row("before").alloc_space.sum;

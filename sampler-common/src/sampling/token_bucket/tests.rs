@@ -1,6 +1,6 @@
 use super::super::{Cell, Random, Trial, trial};
 use super::*;
-use crate::limits::{LIBRARY_BELIEVED_PER_SECOND, LIBRARY_PER_SECOND, PRELOADED_PER_SECOND};
+use crate::limits::{LIBRARY_ACCEPTED_PER_SECOND, LIBRARY_PER_SECOND, PRELOADED_PER_SECOND};
 use proptest::prelude::*;
 use std::cell::Cell as Plain;
 use std::collections::VecDeque;
@@ -102,7 +102,7 @@ proptest! {
                 process.request(size);
             }
         }
-        prop_assert!((process.most as u64) < LIBRARY_BELIEVED_PER_SECOND, "{}", process.most);
+        prop_assert!((process.most as u64) < LIBRARY_ACCEPTED_PER_SECOND, "{}", process.most);
     }
 
     /// What is owed never says more than there are levels, whatever clock and limit were before.

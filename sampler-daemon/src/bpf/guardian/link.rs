@@ -29,7 +29,7 @@ impl Link {
     }
 
     /// Has the guardian detach, as dropping it does; it can be waited for then.
-    pub fn close_in_order(&mut self) {
+    pub fn begin_close(&mut self) {
         if let Held::Guarded { socket, .. } = &self.0 {
             // It fails if the guardian has ended, and the links with it.
             let _ = shutdown(socket, Shutdown::Write);

@@ -26,7 +26,7 @@ pub(in crate::http) const LOSSES: [Outcome; 25] = [
     Outcome::UnknownProcess,
     Outcome::ReturnLost,
     Outcome::StackTableFull,
-    Outcome::StacksGivenUp,
+    Outcome::StacksDiscarded,
     Outcome::WindowsFull,
     Outcome::LifetimesFull,
     Outcome::StreamLagged,

@@ -9,7 +9,7 @@ use crate::links;
 use crate::pipeline::clock;
 use crate::pipeline::command::SamplingReport;
 use crate::pipeline::cost::{PricesReport, UnreadCost};
-use crate::pipeline::coverage::MAX_LOOKED_AT;
+use crate::pipeline::coverage::MAX_BLIND_PROCESSES;
 use crate::pipeline::exclude::Exclusion;
 use crate::pipeline::latency::Histogram;
 use crate::pipeline::process_events::EventCounts;
@@ -164,7 +164,7 @@ impl Worker {
                 ("mappings", mappings as u64, mapping_bound as u64),
                 ("jit_names", self.ingest.modules.name_bytes() as u64, MAX_NAME_BYTES as u64),
                 ("probed files", self.links.shared.file_count() as u64, links::MAX_FILES as u64),
-                ("looked_at", self.coverage.len() as u64, MAX_LOOKED_AT as u64),
+                ("looked_at", self.coverage.len() as u64, MAX_BLIND_PROCESSES as u64),
                 (
                     "slots",
                     self.ingest.table.all_attached().count() as u64,

@@ -70,7 +70,7 @@ fn added(now: &[u64; CLASSES], before: &[u64; CLASSES]) -> [f64; CLASSES] {
 impl Worker {
     /// Attaches the probes of a process for a window.
     pub(super) fn open_window(&mut self, slot: u32) {
-        if self.leave_patched_before_window(slot) {
+        if self.exclude_patched_before_window(slot) {
             return;
         }
         let Some(profiled) = self.ingest.table.get(slot) else { return };
