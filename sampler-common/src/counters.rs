@@ -158,7 +158,7 @@ outcomes! {
     MappingUnpaired = "mapping_unpaired",
     /// Samples not sent to a slow `StreamSamples` client.
     StreamLagged = "stream_lagged",
-    /// A sample of a `--max-overhead` window that did not end (exit, `execve`), or found no room.
+    /// A sample of a `--windows` window that did not end (exit, `execve`), or found no room.
     /// Neither the sample nor its window counts.
     WindowCut = "window_cut",
     /// A sample of an excluded or refused process, taken before the process was identified.

@@ -1,9 +1,12 @@
 //! samplerd, the allocation profiling daemon, as a library. Its two programs are `samplerd` and
 //! `sampler`.
 //!
-//! Arrows only point down: [`rpc`] (the only module that sees protocol types) and beside it [`http`] and [`export`] ask [`pipeline`] and
-//! [`store`] (stateful; neither protocol nor kernel types), which use [`links`] (the only module that attaches), [`bpf`], [`inspect`],
-//! [`unwind`], [`symbolize`], [`parser`] and [`debuginfod`] (the only modules that touch the kernel, /proc and files).
+//! Arrows only point down, through three layers:
+//!
+//! - [`rpc`], [`http`] and [`export`] speak protocols.
+//! - [`pipeline`] and [`store`] have the state. They know neither protocol nor kernel types.
+//! - [`links`] is the only module that attaches. [`bpf`], [`inspect`], [`unwind`], [`symbolize`],
+//!   [`parser`] and [`debuginfod`] are the only modules that touch the kernel, `/proc` and files.
 
 mod accept;
 pub mod bpf;

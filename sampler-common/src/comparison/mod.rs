@@ -102,7 +102,7 @@ pub enum CannotCompare {
     HeldOfWindow(String),
     /// Seen in windows of a budget: what these differ in is not in the moments.
     #[error(
-        "{0} was seen in short windows only (samplerd --max-overhead): what they differ in would be missing from the test (compare profiles of a samplerd without it)"
+        "{0} was seen in short windows only (samplerd --windows): differences between windows would be missing from the test (compare profiles of a samplerd without --windows)"
     )]
     Windows(String),
     /// A rate of what has none.
