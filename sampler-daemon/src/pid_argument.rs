@@ -25,7 +25,7 @@ mod tests {
     use super::parse_pid;
 
     #[test]
-    fn several_in_one_argument_are_explained() {
+    fn several_pids_in_one_argument_are_explained() {
         assert_eq!(parse_pid("4121"), Ok(4121));
         assert_eq!(parse_pid(" 4121\n"), Ok(4121));
         let several = "3 process ids in one argument (give each: --pid 12 --pid 34)";

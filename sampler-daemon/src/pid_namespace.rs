@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_for_each_namespace() {
+    fn foreign_pid_namespaces_have_several_pids() {
         assert!(!is_foreign("Name:\ta\nNSpid:\t4121\nNSpgid:\t1\n"));
         assert!(is_foreign("Name:\ta\nNSpid:\t4121\t7\nNSpgid:\t1\n"));
         assert!(!is_foreign("Name:\ta\n"), "a kernel without namespaces");

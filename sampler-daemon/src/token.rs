@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_in_a_file_is_for_its_owner() {
+    fn a_token_file_is_readable_by_its_owner_only() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let (path, other) = (directory.path().join("token"), directory.path().join("other"));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_itself() {
+    fn a_token_equals_only_itself() {
         let (token, other) = (Token::new().unwrap(), Token::new().unwrap());
         assert!(token.text().len() == 32 && token.text() != other.text());
         assert!(token.text().bytes().all(|byte| byte.is_ascii_hexdigit()));

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_add_up_is_refused() {
+    fn damaged_btf_is_refused() {
         let whole = described(32, 64);
         for length in 0..whole.len() - STRINGS.len() {
             assert!(TaskOffsets::read(&whole[..length]).is_err(), "{length}");
@@ -312,7 +312,7 @@ mod tests {
 
     /// This kernel's, where it has them.
     #[test]
-    fn the_kernel_is_read() {
+    fn the_btf_of_this_kernel_is_read() {
         if Path::new(KERNEL).exists() {
             let offsets = TaskOffsets::of_kernel().unwrap();
             assert_eq!(offsets.tgid, offsets.pid + 4, "they are neighbours since Linux 2.6");

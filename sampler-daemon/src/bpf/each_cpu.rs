@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_come_and_go() {
+    fn items_follow_online_and_offline_cpus() {
         let mut each = EachCpu::new();
         let mut number = 0;
         let mut make = |_| {

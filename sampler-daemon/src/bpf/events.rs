@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn short_records_are_none() {
+    fn short_records_are_not_parsed() {
         for kind in 0..12 {
             // The shortest one is a pid and the time.
             for length in 0..12 {

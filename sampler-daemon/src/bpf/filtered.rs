@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_that_lets_returns_pass_says_so() {
+    fn the_seccomp_pass_for_returns_is_detected() {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

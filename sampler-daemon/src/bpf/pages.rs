@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_shares_its_pages_with_itself_alone() {
+    fn only_links_of_one_file_share_its_pages() {
         if std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) != 0 {
             let own = File::open("/proc/self/exe").unwrap();
             assert!(are_shared(&own, &own).is_err(), "only root is told");

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_capabilities_are_named() {
         assert!(missing(CapabilitySet::all()).is_empty());
         assert_eq!(missing(CapabilitySet::all() - CapabilitySet::PERFMON), ["CAP_PERFMON"]);
         assert_eq!(missing(CapabilitySet::empty()).len(), NEEDED.len());

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_unknown_and_lying_records_are_malformed() {
+    fn short_unknown_and_inconsistent_records_are_malformed() {
         assert!(matches!(parse(&[]), Record::Malformed));
         assert!(matches!(parse(&[99, 0, 0, 0, 0, 0, 0, 0]), Record::Malformed));
         assert!(matches!(parse(&[3, 0, 0, 0]), Record::Malformed));

@@ -324,7 +324,7 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     #[test]
-    fn what_was_before_a_use_of_a_slot_is_none_of_it() {
+    fn records_of_an_earlier_slot_generation_are_rejected() {
         let memory = memfd_create(c"slots", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&memory, pages(4 * size_of::<ProcessConfig>()) as u64).unwrap();
         let mut slots = ProcessSlots::map(memory.as_fd(), 4).unwrap();

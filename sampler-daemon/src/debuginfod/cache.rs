@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_lies_where_that_of_other_clients_does() {
+    fn the_cache_directory_is_that_of_other_clients() {
         let home = tempfile::tempdir().unwrap();
         let of = |set: &[(&str, PathBuf)]| {
             Cache::usual(|name| {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_found_when_it_is_kept_and_gone_when_it_is_not() {
+    fn only_kept_files_are_found_in_the_cache() {
         let (directory, cache) = cache();
         let folder = directory.path().join("a/b").join(BUILD_ID);
         assert!(matches!(cache.find(BUILD_ID), Found::Nothing));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_remembered_for_a_while() {
+    fn missing_files_are_remembered_for_a_period() {
         let (directory, cache) = cache();
         cache.note_missing(BUILD_ID);
         assert!(matches!(cache.find(BUILD_ID), Found::Missing));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_leads_out_of_the_cache() {
+    fn symlinks_out_of_the_cache_are_not_followed() {
         let (directory, cache) = cache();
         let outside = directory.path().join("outside");
         fs::create_dir(&outside).unwrap();

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_its_way_is_asked_for_once() {
+    fn a_build_id_is_requested_once() {
         let files = Files::default();
         assert_eq!(files.standing("aa"), Standing::Unasked);
         assert!(files.may_ask("aa") && !files.may_ask("aa"));

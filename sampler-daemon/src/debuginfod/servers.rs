@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_those_of_debuginfod() {
+    fn server_urls_are_parsed_as_by_debuginfod() {
         let text =
             " ima:enforcing https://a.example/ http://x:y@b.example:8002/buildid/ ima:ignore\n";
         let servers = Servers::parse(text).unwrap();

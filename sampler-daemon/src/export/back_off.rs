@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_the_least() {
+    fn waits_are_at_least_the_requested_delay() {
         let asked = |seconds| Some(Duration::from_secs(seconds));
         let mut back_off = BackOff::default();
         assert_eq!(back_off.next(asked(100), 0.0), Duration::from_secs(100));

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places() {
+    fn destinations_are_parsed_with_their_default_port() {
         for (text, host, port, base) in [
             ("otlp+http://collector:4318", "collector", 4318, ""),
             ("otlp+http://127.0.0.1", "127.0.0.1", 4318, ""),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_one_line() {
+    fn invalid_destinations_are_explained_in_one_line() {
         for (text, words) in [
             ("", "try otlp+http://"),
             ("collector:4318", "try otlp+http://"),

@@ -62,7 +62,7 @@ mod tests {
     use std::fs::{self, Permissions};
 
     #[test]
-    fn headers_are_for_their_owner_alone() {
+    fn header_files_readable_by_others_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("headers");
         fs::write(&path, "# mine\n\nAuthorization: Bearer a:b\nX-Scope-OrgID:7\n").unwrap();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_named_without_its_secret() {
+    fn an_invalid_header_line_is_named_without_its_secret() {
         for text in ["secret", "a b: secret", "x: y\nname: secret\u{7}"] {
             let error = parse(text).unwrap_err();
             assert!(error.contains("line ") && !error.contains("secret"), "{error}");

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels() {
+    fn labels_are_parsed_and_limited() {
         let label = Label::parse("deployment.environment=a=b c").unwrap();
         assert_eq!((label.key.as_str(), label.value.as_str()), ("deployment.environment", "a=b c"));
         for text in ["", "x", "=y", "x=", "a b=c", "ä=c", "x=\n"] {

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_are_dropped_by_number_or_by_bytes() {
+    async fn the_oldest_requests_are_dropped_by_number_or_by_bytes() {
         for (max_requests, max_bytes) in [(3, 1000), (1000, 39)] {
             let outbox = filled(max_requests, max_bytes);
             let counts = outbox.counts();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_on_its_way_is_not_dropped() {
+    async fn a_request_in_flight_is_not_dropped() {
         let outbox = filled(3, 1000);
         assert_eq!(outbox.first().await.id, 3);
         (6..=9).for_each(|id| outbox.add(body(id)));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_too_large_alone_is_sent() {
+    async fn a_request_above_the_byte_limit_is_sent() {
         let outbox = Outbox::bounded("x".into(), 3, 5);
         outbox.add(body(1));
         assert_eq!((outbox.first().await.id, outbox.counts().dropped), (1, 0));

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_its_labels_and_nothing_that_ends_it_early() {
+    fn labels_in_names_have_no_reserved_characters() {
         let of = |pairs: &[(&str, &str)]| {
             let owned = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
             name(&pairs.iter().map(owned).collect())

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn which_answers_are_for_ever() {
+    fn http_statuses_are_sent_retried_or_refused() {
         for status in [200, 202, 204] {
             assert_eq!(attempt(&answer(status, b"<html>")), Attempt::Sent(None));
         }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn which_statuses_are_for_ever() {
+    fn grpc_statuses_are_retried_or_refused() {
         let is_failed = |code| matches!(by_status(&Status::new(code, "x")).0, Attempt::Failed(_));
         for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Aborted, Code::DataLoss] {
             assert!(is_failed(code), "{code:?}");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_backend_says_is_one_short_line() {
+    fn the_reason_of_a_backend_is_one_short_line() {
         let body: &[u8] = b"too\nmuch \x1b[31m\xff";
         let Attempt::Refused(why) = attempt(&answer(400, body)) else { panic!() };
         assert!(why.starts_with("400 Bad Request: too much"), "{why}");

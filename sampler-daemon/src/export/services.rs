@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_takes_the_place_of_a_fact() {
+    fn a_label_overrides_an_attribute_of_the_program() {
         let mut services = services(&["service.name=mine", "env=test"]);
         let attributes = found(&mut services, &program("/x", "", ""));
         let names: Vec<_> = attributes.iter().filter(|of| of.starts_with("service.name")).collect();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_than_backends_take() {
+    fn the_number_of_services_is_bounded() {
         let mut services = Services { max_services: 3, ..services(&[]) };
         let begin = Instant::now();
         let mut name = |number: u64, at| {

@@ -18,7 +18,7 @@ mod tests {
     use super::shown;
 
     #[test]
-    fn one_line_of_limited_length() {
+    fn escaped_text_is_one_line_of_limited_length() {
         assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
         assert!(shown(&"x".repeat(10_000)).chars().count() <= 61);
     }

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_ours() {
+    fn only_allowed_hosts_are_accepted() {
         for host in [
             "localhost",
             "LocalHost:9464",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_changed() {
+    fn only_reading_methods_are_accepted() {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "X"] {
             assert_eq!(status(method, "/metrics", &["localhost"]), Some(405), "{method}");
         }

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_unless_agreed_to() {
+    fn addresses_beyond_loopback_need_http_open() {
         for address in ["127.0.0.1:0", "127.3.2.1:9464", "[::1]:80"] {
             assert!(HttpAddress::new(parse(address).unwrap(), vec![], false).is_ok(), "{address}");
         }

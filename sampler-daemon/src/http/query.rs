@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_and_seconds() {
+    fn selectors_and_seconds_are_parsed() {
         let query = Query::parse("seconds=30&pid=7&pid=8&comm=a%20b+c&gc=1&debug=0").unwrap();
         assert_eq!(query.over, Some(Duration::from_secs(30)));
         assert_eq!(query.selector.to_string(), "pid:7 pid:8 comm:a b c");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_queries_are_explained() {
         for wrong in [
             "seconds=",
             "seconds=-1",

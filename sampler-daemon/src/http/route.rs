@@ -104,7 +104,7 @@ mod tests {
     /// The answer of each page while the daemon shuts down. 503 is the answer of a page that asks
     /// the worker.
     #[tokio::test]
-    async fn pages() {
+    async fn pages_answer_with_their_status_while_stopping() {
         let place = HttpAddress::new("127.0.0.1:0".parse().unwrap(), Vec::new(), false).unwrap();
         let router = router(
             &place,

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jumps_and_calls_out_are_seen() {
+    fn jumps_and_calls_out_of_a_function_are_found() {
         // call +0x10; je +2 (inside); jmp [rip+0x20]; ret
         let code =
             [0xe8, 0x10, 0, 0, 0, 0x74, 0x00, 0xff, 0x25, 0x20, 0, 0, 0, 0xc3, 0xe9, 0, 1, 0, 0];
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thunk_only_jumps() {
+    fn only_functions_that_just_jump_are_thunks() {
         // xor esi, esi; jmp +0x100
         assert_eq!(thunk(&[0x31, 0xf6, 0xe9, 0, 1, 0, 0], 0x1000), Some(Target::Code(0x1107)));
         // test rdi, rdi; je +2; jmp +0x100

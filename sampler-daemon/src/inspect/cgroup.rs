@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_container_has_no_id() {
+    fn groups_without_a_container_have_no_id() {
         for path in [
             "/",
             "/init.scope",
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_is_asked_where_version_2_says_nothing() {
+    fn cgroup_v1_is_used_where_v2_has_the_root() {
         let v1 = "9:name=systemd:/a\n8:pids:/\n4:cpu,memory:/b\n0::/\n";
         assert_eq!(parse(v1).path, "/b");
         assert_eq!(parse("4:memory:/b\n0::/c\n").path, "/c");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_a_group() {
+    fn the_cgroup_of_this_process_is_read() {
         assert!(read(std::process::id()).path.starts_with('/'));
     }
 }

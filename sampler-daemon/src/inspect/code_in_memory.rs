@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn breakpoints_are_none() {
+    fn breakpoints_are_distinguished_from_patches() {
         assert_eq!(difference(&MALLOC, &MALLOC, 0), Difference::None);
         for at in [0, 2, 3, 4, 7, 11] {
             assert_eq!(difference(&MALLOC, &with(at, &[0xcc]), 0), Difference::Breakpoints);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_compared_as_matters() {
+    fn code_is_compared_up_to_the_relevant_length() {
         // The instruction at 11 ends at 18.
         assert_eq!(difference(&MALLOC, &with(17, &[1]), 0), Difference::Other);
         assert_eq!(difference(&MALLOC, &with(18, &[0xeb]), 0), Difference::None);
@@ -312,9 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn our_own_code_is_our_files() {
+    fn our_own_code_equals_its_file() {
         let program = Arc::new(File::open("/proc/self/exe").unwrap());
-        let here = our_own_code_is_our_files as *const () as u64;
+        let here = our_own_code_equals_its_file as *const () as u64;
         let mapped = mappings::executable(std::process::id()).unwrap();
         let of = mapped.iter().find(|of| (of.start..of.end).contains(&here)).unwrap();
         let Backing::File(path) = &of.backing else { panic!("{of:?}") };

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runtimes_are_known_by_their_files() {
+    fn runtimes_are_recognized_by_their_files() {
         let of = |path: &'static str| runtimes(&[path]).collect::<Vec<_>>().join(" ");
         for (path, words) in [
             ("/usr/lib/jvm/java-17/lib/server/libjvm.so", "Java heap"),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_none_of_them() {
+    fn a_process_without_a_runtime_gets_no_reason() {
         let own = std::env::current_exe().unwrap();
         let mut blind = vec!["something else".into()];
         complete(std::process::id(), [own.to_str().unwrap()].into_iter(), &mut blind);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_alone_is_no_allocator() {
+    fn a_marker_symbol_alone_makes_no_allocator() {
         assert!(!is_whole(&JEMALLOC, &[symbol("mallctl", 1)]));
         assert!(!is_whole(&JEMALLOC, &[symbol("mallctl", 1), symbol("malloc", 2)]));
         assert!(!is_whole(&JEMALLOC, &[symbol("malloc", 1), symbol("free", 2)]));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_measured_rest_is_single_stepped() {
+    fn instructions_measured_as_single_stepped_are_not_emulated() {
         let stepped: &[&[u8]] = &[
             &[0xf3, 0x0f, 0x1e, 0xfa],       // endbr64
             &[0xc3],                         // ret

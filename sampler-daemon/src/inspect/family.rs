@@ -196,7 +196,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn tables_make_sense() {
+    fn tables_of_families_are_consistent() {
         for family in FAMILIES {
             let mut seen = HashSet::new();
             for entry in family.entries {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_throw_is_never_probed_at_its_return() {
+    fn operators_that_throw_have_no_return_probe() {
         let all = FAMILIES.iter().flat_map(|family| family.entries).chain(STANDARD);
         for entry in all.filter(|entry| is_operator(entry.symbol)) {
             let is_new = entry.symbol.starts_with("_Zn");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_harms_is_refused() {
+    fn only_processes_that_probes_would_harm_are_refused() {
         let facts = |kernel| Facts { kernel, ..Facts::default() };
         assert_eq!(judge(facts((6, 12))), None);
         for (kernel, shadowed) in [
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_asked_where_its_version_does_not_tell() {
+    fn filters_are_tested_where_the_version_is_ambiguous() {
         for kernel in [(6, 11), (6, 12), (6, 13)] {
             assert!(filters_kill(kernel, kill) && !filters_kill(kernel, pass));
         }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_read_from_what_the_kernel_prints() {
+    fn facts_are_read_from_texts_of_the_kernel() {
         assert_eq!(kernel_version("6.18.44-fc-v669"), (6, 18));
         assert_eq!(kernel_version("6.11-rc1"), (6, 11));
         assert_eq!(kernel_version(""), (0, 0));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_shared_only_where_a_look_is_not_needed_first() {
+    fn shared_links_are_refused_on_hazardous_kernels() {
         for (kernel, filters_kill, shadow_stacks, hazard) in [
             ((5, 15), false, false, None),
             ((6, 6), false, true, Some(SharedHazard::ShadowStack)),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn this_program_is_harmless() {
+    fn probes_would_not_harm_this_program() {
         assert_eq!(check(std::process::id(), kill), None);
     }
 }

@@ -37,7 +37,7 @@ mod tests {
 
     /// Compares with `sha256sum`. The two parts overlap in a short file, and do not in a long one.
     #[test]
-    fn as_the_conventions_say() {
+    fn htlhash_is_that_of_the_semantic_conventions() {
         for length in [10_usize, 5000, 20_000] {
             let contents: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             let part = length.min(4096);

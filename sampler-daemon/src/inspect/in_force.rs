@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_files_are_in_order() {
+    fn our_own_files_are_in_link_order() {
         let pid = std::process::id();
         let order = link_order(pid, &mappings::read(pid).unwrap()).unwrap();
         let program = std::fs::read_link("/proc/self/exe").unwrap();

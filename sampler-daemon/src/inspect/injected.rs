@@ -68,14 +68,14 @@ mod tests {
     use sampler_common::injected::{IMAGE, JUMP};
 
     #[test]
-    fn a_process_without_an_image_has_none() {
+    fn no_image_is_found_in_an_uninjected_process() {
         let pid = std::process::id();
         assert!(Image::find(pid, &mappings::read(pid).unwrap()).is_none());
         assert_eq!(PATH, format!("/memfd:{IMAGE}"));
     }
 
     #[test]
-    fn hooks_are_in_or_out() {
+    fn an_image_is_hooked_if_all_hooks_are_in() {
         let code = [JUMP, 1, 2, 3, 4, 0x41, 1, 2, 3, 4];
         let hook = |name: &str, at: usize| Hook {
             name: name.to_owned(),

@@ -107,7 +107,7 @@ nonsense
     }
 
     #[test]
-    fn a_large_block_shows_in_all_three() {
+    fn a_large_block_raises_all_three_numbers() {
         let own = Process::open(std::process::id()).unwrap();
         let grown = || {
             let before = read(own.pid, own.start_ticks).unwrap();

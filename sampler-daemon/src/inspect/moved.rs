@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_file_is_still_its_code() {
+    fn the_mapped_rest_of_a_file_is_still_its_code() {
         let all = [
             mapping(10..12, 0, 7, true),
             mapping(12..20, 0, 0, true),

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_right_numbers_alone_stays() {
+    fn functions_independent_of_the_patch_stay_probed() {
         let glibc = allocator(&[
             ("malloc", Role::Malloc),
             ("free", Role::Free),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_patched_later_comes_to_it() {
+    fn later_patched_functions_join_the_reason() {
         let glibc = allocator(&[("malloc", Role::Malloc), ("free", Role::Free)]);
         let mut all = Vec::new();
         for name in ["free", "malloc", "free"] {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_samples_by_itself_is_left_as_a_whole() {
+    fn a_patched_self_sampling_file_is_left_whole() {
         let sampler = allocator(&[("alloc", Role::OtelAlloc), ("free", Role::OtelFree)]);
         assert!(left(&sampler, "alloc").0.is_empty());
     }

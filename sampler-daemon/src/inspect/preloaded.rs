@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_files_have_none() {
+    fn other_files_have_no_preloaded_block() {
         assert_eq!(Preloaded::find(&File::open("/proc/self/exe").unwrap()), None);
         assert_eq!(Preloaded::find(&File::open("/etc/passwd").unwrap()), None);
         let nowhere = Preloaded { offset: 0 };

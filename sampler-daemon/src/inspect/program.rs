@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_32_bits_are_no_pairs_of_64() {
+    fn words_of_32_bits_are_not_read_as_64() {
         let narrow: Vec<u8> = [3u32, 0x0804_8034, 4, 32, 5, 9, 0, 0].map(u32::to_le_bytes).concat();
         assert_eq!(value(&narrow, AT_PHENT), None);
         assert!(has_words_of_32_bits(&narrow) && !has_words_of_32_bits(&[]));

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_memory_is_none() {
+    fn unreadable_memory_has_no_usable_size() {
         let own = Blocks::open(std::process::id()).unwrap();
         assert_eq!(
             (own.usable(0, 1), own.usable(8, 1), own.usable(u64::MAX, 1)),

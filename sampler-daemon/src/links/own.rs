@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_go_with_their_file() {
+    fn links_are_taken_with_their_file() {
         let mut links = OwnLinks::default();
         let (kept, gone) = ((1, 1), (1, 2));
         links.add(kept, vec!["free", "malloc"]);

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_nobody_has_is_closed_by_the_second_survey() {
+    fn an_unmapped_file_is_closed_by_the_second_survey() {
         let file = || Shared {
             links: Vec::new(),
             allocator: Allocator::none(),

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_arrive_as_they_were_sent() {
+    fn answers_arrive_as_sent() {
         let answers: Vec<Answer> = (0..5000)
             .map(|at| (at % 3 > 0).then(|| vec![line(&format!("é{at}"), at), line("outer", 0)]))
             .collect();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_files_arrive_as_they_were_sent() {
+    fn requests_and_files_arrive_as_sent() {
         use std::os::unix::fs::MetadataExt as _;
         let (ours, its) = super::super::pair().unwrap();
         for wanted in Wanted::ALL {

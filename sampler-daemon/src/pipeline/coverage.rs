@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_for_each_reason() {
+    fn processes_are_grouped_by_reason() {
         let lines = [
             (9, "b", Blind::at("/bin/b", "static and stripped")),
             (7, "a", Blind::at("/bin/a", "static and stripped")),

@@ -57,7 +57,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[tokio::test(start_paused = true)]
-    async fn a_worker_that_turns_does_not_stall() {
+    async fn a_worker_that_beats_does_not_stall() {
         let heartbeat = Arc::new(Heartbeat::default());
         let start = Instant::now();
         let worker = Arc::clone(&heartbeat);

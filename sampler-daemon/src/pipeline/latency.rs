@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn every_question_is_there_from_the_beginning() {
+    fn every_question_has_a_histogram_from_the_start() {
         let answers = Answers::default();
         answers.add("profile", Duration::from_millis(2));
         let all = answers.read();

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_of_a_stack_may_be_an_allocator() {
+    fn a_cut_stack_has_no_origin_if_it_may_hide_an_allocator() {
         let of = |frames: &[(ModuleId, u64)]| {
             let frames: Vec<Frame> = frames
                 .iter()
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_frames_tell_whose_call_it_is() {
+    fn the_nearest_frames_decide_the_origin_of_a_mapping() {
         let wrapper = (LIBC, 1);
         // mmap ← sysmalloc ← malloc ← main
         let glibc = [wrapper, (LIBC, 2), (LIBC, ALLOCATES), (PROGRAM, 1)];
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_whole() {
+    fn huge_page_mappings_are_rounded_up() {
         let record = |length, flags| MappingRecord { length, flags, ..EMPTY };
         assert_eq!(mapped_bytes(&record(5000, MAP_ANONYMOUS)), 5000);
         assert_eq!(mapped_bytes(&record(5000, MAP_ANONYMOUS | MAP_HUGETLB)), 2 << 20);

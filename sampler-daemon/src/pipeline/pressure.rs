@@ -207,7 +207,7 @@ mod tests {
     use sampler_common::sampling::{Design, Strategy};
 
     #[test]
-    fn a_sample_stands_for_those_that_would_come_now() {
+    fn a_sample_counts_as_expected_at_the_present_rate() {
         let of = |strategy, interval| Design::from_interval(strategy, interval, 64.0).unwrap();
         let geometric = |interval| of(Strategy::Geometric, interval);
         assert_eq!(expected(geometric(64), geometric(64), 8), 1.0);

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repair_comes_soon_but_not_all_the_time() {
+    fn repairs_are_due_soon_but_keep_their_distance() {
         let now = Instant::now();
         let mut timer = SurveyTimer::default();
         assert!(timer.is_due(now) && timer.begin(now, true));

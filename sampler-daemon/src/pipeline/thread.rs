@@ -47,7 +47,7 @@ mod tests {
     use super::WorkerThread;
 
     #[tokio::test]
-    async fn a_worker_that_panics_ends() {
+    async fn the_end_of_a_panicked_worker_is_noticed() {
         let mut worker = WorkerThread::spawn(|| panic!("on purpose")).unwrap();
         worker.ended().await;
         assert!(worker.join().is_err());

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn returns_are_bounded() {
+    fn return_counts_have_bounds() {
         let mut totals = SlotTotals::default();
         totals.objects[sampling::class(4096)] = 1_000_000;
         totals.objects[sampling::class(FOLLOW_BYTES * 2)] = 10;

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_it_stands_in_a_block() {
+    fn the_authority_is_replaced_anywhere_in_a_block() {
         let path = "/run/a:b/".repeat(40);
         let name = path.replace(['/', ':'], "-");
         let long = |text: &str| {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_left_alone() {
+    fn padded_and_huffman_frames_are_unchanged() {
         let padded = frame(HEADERS, PADDED | 4, b"\x01\x41\x03a/b\0");
         let huffman = frame(HEADERS, 4, b"\x41\x83a/b");
         for frames in [huffman, [padded, frame(HEADERS, 4, b"\x41\x03a/b")].concat()] {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_end_well() {
+    fn any_bytes_keep_their_length() {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..200 {
             let length = random.usize(1..600);

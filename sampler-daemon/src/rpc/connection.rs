@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_unix_socket_says_who_the_client_is() {
+    async fn the_user_of_a_unix_socket_client_is_known() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let connections = connections(tokio_stream::iter([Ok(ours)]));
         tokio::pin!(connections);

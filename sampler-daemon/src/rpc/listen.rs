@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn listen_addresses_are_parsed_or_refused() {
         assert_eq!("unix:/a/b".parse(), Ok(Address::Unix("/a/b".into())));
         let path = |bytes: usize| format!("unix:/{}", "x".repeat(bytes - 1)).parse::<Address>();
         assert!(path(107).is_ok() && path(108).unwrap_err().contains("a path of 108 bytes"));

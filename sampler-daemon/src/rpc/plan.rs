@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn a_plan_with_an_interval_of_0_is_refused() {
         let request = v1::PlanRequest { interval_bytes: 0, bytes: 1, ..Default::default() };
         assert!(plan(&request, Confidence::DEFAULT).is_err());
     }

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_raise_that_goes_on_is_one() {
+    fn continued_raises_count_once() {
         let mut of = Braking::default();
         of.end(1);
         assert_eq!(of, Braking::default());

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_millisecond_and_a_second_are_edges() {
+    fn a_millisecond_and_a_second_are_bucket_edges() {
         assert_eq!([0, 1, 999, 1000].map(bucket), [0, 0, 0, 1]);
         assert_eq!([999_999, 1_000_000].map(bucket), [40, 41]);
         assert_eq!([999_999_999, 1_000_000_000].map(bucket), [80, 81]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fate_counts_once() {
+    fn every_end_of_a_block_counts_once() {
         let mut table = Lifetimes::default();
         let mut held = LiveSamples::default();
         table.freed(&live(100, 0), 500_000);

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_is_what_was_held_then() {
+    fn the_peak_is_the_set_of_blocks_held_at_that_time() {
         let mut samples = LiveSamples::default();
         samples.insert(1, live(0, 100, 10));
         samples.insert(2, live(0, 200, 20));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_at_exit_is_bounded() {
+    fn blocks_kept_from_exited_processes_are_bounded() {
         let mut samples = LiveSamples::default();
         let share = alone(MAX_LEFT);
         samples.leave_behind((0..share as u64).map(|time| live(0, 1, time)).collect());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn thinning_leaves_what_stands_for_the_rest() {
+    fn thinning_keeps_the_peak() {
         let mut samples = LiveSamples::default();
         for sample in 0..8 {
             samples.insert(sample, live(0, 100, sample));

@@ -32,7 +32,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn edges() {
+    fn empty_and_unicode_patterns_match() {
         assert!(
             matches("", "") && matches("*", "") && matches("**", "x") && matches("漢?", "漢字")
         );
@@ -43,7 +43,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pattern_is_its_parts_around_what_stars_stand_for(
+        fn stars_match_any_text_between_the_parts(
             parts in prop::collection::vec("[ab]{1,3}", 1..4),
             fill in prop::collection::vec("[abc]{0,3}", 3),
         ) {

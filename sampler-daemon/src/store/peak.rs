@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_peaks_the_largest_is_forgotten() {
+    fn the_largest_peak_is_forgotten_at_the_bound() {
         let mut peaks = Peaks { bound: 5, ..Peaks::default() };
         for (process, samples) in [(0, 2), (1, 1), (2, 3)] {
             let numbers: Vec<u64> = (0..samples).map(|_| peaks.enter(&live(process))).collect();

@@ -88,7 +88,7 @@ mod tests {
     use sampler_common::sampling::Rate;
 
     #[test]
-    fn a_process_with_rows_without_end_leaves_room_for_others() {
+    fn a_process_of_endless_rows_leaves_room_for_others() {
         let mut stacks = Stacks::default();
         let mut rows = Rows::default();
         let [greedy, honest] = [3, 4].map(ProcessId);

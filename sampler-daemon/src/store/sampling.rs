@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_checked() {
+    fn invalid_sampling_requests_are_refused() {
         let ask = |strategy, interval_bytes, one_in, samples_per_second| {
             Sampling { strategy, interval_bytes, one_in, samples_per_second }.check()
         };

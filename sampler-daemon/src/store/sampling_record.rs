@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_samples_by_itself_passes_at_its_own_interval() {
+    fn self_sampling_processes_keep_their_own_interval() {
         let mut record = SamplingRecord::new(Sampling::geometric(64));
         let ours = record.passes(3);
         record.took_itself(16, 4104); // 4 KiB between samples
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn bernoulli_learns_and_pressure_halves() {
+    fn bernoulli_learns_sizes_and_pressure_halves_its_rate() {
         let asked = Sampling { strategy: Strategy::Bernoulli, ..Sampling::geometric(4096) };
         let mut record = SamplingRecord::new(asked);
         assert_eq!(record.designs[3].strategy(), Some(Strategy::Geometric), "until it has learned");

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn criteria() {
+    fn criteria_match_the_described_process() {
         for text in [
             "pid:7",
             "comm:postgres",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_kind_any_and_of_all_kinds_one() {
+    fn one_criterion_of_each_kind_must_match() {
         let select = |texts: &[&str]| {
             let criteria = texts.iter().map(|text| Criterion::parse(text).unwrap()).collect();
             Selector { criteria }.matches(WHO)

@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cell_is_in_or_out(a in any::<u64>(), b in any::<u64>(), shifts in (0u32..64, 0u32..64, 0u32..64), size in any::<u64>()) {
+        fn a_size_cell_is_wholly_inside_or_outside_limits(a in any::<u64>(), b in any::<u64>(), shifts in (0u32..64, 0u32..64, 0u32..64), size in any::<u64>()) {
             let (a, b, size) = (a >> shifts.0, b >> shifts.1, size >> shifts.2);
             let of = limits(a.min(b), a.max(b));
             let cell = SizeCell::of(size);

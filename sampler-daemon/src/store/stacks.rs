@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_stacks_are_one() {
+    fn equal_stacks_are_stored_once() {
         let mut stacks = Stacks::default();
         let a = stacks.intern(HONEST, [code(1), code(2)].into_iter());
         let b = stacks.intern(HONEST, [code(2), code(1)].into_iter());
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_an_end_of_stacks_leaves_room_for_others() {
+    fn a_process_of_endless_stacks_leaves_room_for_others() {
         // One frame each; a thousand new frames each.
         for depth in [1, 1000] {
             let mut stacks = Stacks::default();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_needed_is_forgotten_and_its_room_is_used_again() {
+    fn unneeded_stacks_are_freed_and_their_room_reused() {
         let mut stacks = Stacks::default();
         let greedy = ProcessId(10);
         let kept: Vec<_> = (0..10)

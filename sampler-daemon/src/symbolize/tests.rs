@@ -169,7 +169,7 @@ impl Reader for Waiting {
 }
 
 #[test]
-fn names_are_asked_for_anew_when_more_is_known() {
+fn unnamed_frames_are_symbolized_again_after_a_download() {
     let has_come = Rc::new(Cell::new(false));
     let mut symbolizer = Symbolizer::new(Waiting(Rc::clone(&has_come)), Duration::MAX);
     let file = ModuleKind::File(Arc::new(tempfile::tempfile().unwrap()));
@@ -187,7 +187,7 @@ fn names_are_asked_for_anew_when_more_is_known() {
 }
 
 #[test]
-fn what_is_not_known_has_its_place_for_a_name() {
+fn unknown_functions_are_named_by_module_and_offset() {
     let not_elf = tempfile::tempfile().unwrap();
     let nameless = Arc::new(GeneratedCode::of(77, false));
     let asked = [

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_augmentation_and_an_end_in_the_middle_hide_nothing() {
+    fn unknown_augmentations_do_not_hide_later_entries() {
         let mut bytes = cie("zR");
         let at = |bytes: &Vec<u8>, cie: usize| bytes.len() + 4 - cie;
         bytes.extend(fde(at(&bytes, 0), 0x2000, 0x10));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_end() {
+    fn any_fde_bytes_are_read_to_an_end() {
         for seed in 0_u64..200 {
             let mut state = seed;
             let mut next = || {

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_keeps_the_names_that_samples_met_and_gives_the_rest_back() {
+    fn exited_code_keeps_sampled_names_and_frees_the_others() {
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let map = Written(format!("/tmp/perf-{}.map", std::process::id()).into());
         let lines: Vec<(u64, String)> =
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sample_has_the_name_of_its_time() {
+    fn each_sample_has_the_name_at_its_time() {
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let map = Written(format!("/tmp/perf-{}.map", std::process::id()).into());
         map.write(&[(0x1000, "old"), (0x3000, "stays")]);

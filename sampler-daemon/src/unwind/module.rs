@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_that_of_the_segment_it_lies_in() {
+    fn an_offset_is_converted_by_its_segment() {
         let segment = |offsets, svma| CodeSegment { offsets, svma };
         let module = Module {
             id: ModuleId(1),

@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_modules_without_end_leaves_room_for_others() {
+    fn a_process_of_endless_modules_leaves_room_for_others() {
         let mut modules = Modules::default();
         let greedy = add(&mut modules, 10, MAX_MODULES);
         assert_eq!(greedy.len(), alone(MAX_MODULES));
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_deleted_is_closed_and_known_again_only_by_all_that_it_is() {
+    fn deleted_files_are_closed_and_matched_by_identity() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mapping = |inode| Mapping {
             start: 0,

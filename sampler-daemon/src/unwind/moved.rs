@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn code_between_the_rests_of_a_file_is_the_files() {
+    fn code_between_mapped_parts_of_a_file_is_the_files() {
         let head = mapping((0x20_1000, 0x30_0000), 0x20_0000, true, "/a");
         let tail = mapping((0x50_0000, 0x60_3000), 0x4f_f000, true, "/a");
         let moved = mapping((0x30_0000, 0x50_0000), 0, true, "");
@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn all_of_the_code_may_have_moved() {
+    fn moved_code_without_a_mapped_rest_is_recognized() {
         let first = mapping((0, 0x1f_0000), 0, false, "/a");
         let moved = mapping((0x20_1000, 0x60_3000), 0, true, "");
         becomes(vec![first, moved], 1, Some(0x20_0000));
     }
 
     #[test]
-    fn other_anonymous_code_is_nobodys() {
+    fn other_anonymous_code_is_not_assigned_to_a_file() {
         let first = mapping((0, 0x1f_0000), 0, false, "/a");
         let code = mapping((0x20_1000, 0x60_3000), 0x20_0000, true, "/a");
         let data = mapping((0x60_3000, 0x60_4000), 0x60_2000, false, "/a");

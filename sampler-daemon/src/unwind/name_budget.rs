@@ -72,7 +72,7 @@ mod tests {
     use sampler_common::share::alone;
 
     #[test]
-    fn a_process_with_names_without_end_leaves_room_and_gives_it_back() {
+    fn a_process_of_endless_names_leaves_room_and_frees_its_share() {
         let budget = Arc::default();
         let take = |share: &mut NameShare| (0..1 << 20).filter(|_| share.take(1000)).count();
         let (mut first, mut second) = (NameShare::of(&budget), NameShare::of(&budget));

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_lines_as_they_are_written() {
+    fn perf_map_lines_are_read_while_being_written() {
         let mut file = tempfile::tempfile().unwrap();
         let mut map = PerfMap::default();
         write!(file, "1000 10 JS:*hot fn t2.js:1:15\n0x1010 0x20 two\nrubbish\n2000 0 empty\n30")
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_piece_by_piece() {
+    fn a_large_perf_map_is_read_in_pieces() {
         let mut file = tempfile::tempfile().unwrap();
         for line in 0..10_000 {
             writeln!(file, "{:x} 10 function_{line}", line * 16).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_end_ends() {
+    fn a_huge_sparse_perf_map_is_read_to_an_end() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"1000 10 first\n").unwrap();
         file.set_len(1 << 42).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     proptest! {
         /// The last line that covers an address names it.
         #[test]
-        fn the_last_one_wins(lines in prop::collection::vec((0_u64..200, 1_u64..60), 0..60)) {
+        fn the_last_covering_line_names_an_address(lines in prop::collection::vec((0_u64..200, 1_u64..60), 0..60)) {
             let (mut map, mut share) = (PerfMap::default(), share());
             for (index, (start, size)) in lines.iter().enumerate() {
                 map.line(format!("{start:x} {size:x} n{index}").as_bytes(), &mut share);

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_costs_much_is_done_rarely() {
+    fn slow_rereads_are_done_rarely() {
         let mut cheap = Rereads { left: 0, ..Rereads::begin() };
         assert!(!cheap.take(Duration::from_millis(9)));
         assert!(cheap.take(Duration::from_millis(10)));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_code_costs_nothing() {
+    fn impossible_addresses_cause_no_reread() {
         let mut rereads = Rereads::begin();
         for address in [0, 0x10, 0x4141_4141_0000_0000, u64::MAX] {
             assert!((0..100).all(|_| !rereads.may_find(address)));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_and_the_end_is_noticed() {
+    fn words_are_read_and_reads_past_the_end_are_noted() {
         let bytes: Vec<u8> = (0..20).collect();
         let memory = StackMemory { start: 0x1000, bytes: &bytes, hijacked: Some((0x1008, 7)) };
         let mut reader = Reader::new(memory);

@@ -54,7 +54,7 @@ fn starts_with(unwound: &Unwound, expected: &[&str]) {
 }
 
 #[test]
-fn without_frame_pointers() {
+fn stacks_unwind_without_frame_pointers() {
     let unwound = compared("chain");
     starts_with(&unwound, &["leaf", "middle", "outer", "main"]);
     assert_eq!(unwound.end, UnwindEnd::Complete);
@@ -62,28 +62,28 @@ fn without_frame_pointers() {
 }
 
 #[test]
-fn through_deep_recursion() {
+fn stacks_unwind_through_deep_recursion() {
     let unwound = compared("recursion");
     assert_eq!(unwound.functions.iter().filter(|it| *it == "recurse").count(), 201);
     assert_eq!(unwound.end, UnwindEnd::Complete);
 }
 
 #[test]
-fn through_stacks_of_unknown_size() {
+fn stacks_unwind_through_frames_of_unknown_size() {
     let unwound = compared("dynamic");
     starts_with(&unwound, &["leaf", "middle", "outer", "dynamic", "main"]);
     assert_eq!(unwound.end, UnwindEnd::Complete);
 }
 
 #[test]
-fn through_realigned_stacks() {
+fn stacks_unwind_through_realigned_frames() {
     let unwound = compared("realigned");
     starts_with(&unwound, &["leaf", "middle", "outer", "realigned", "main"]);
     assert_eq!(unwound.end, UnwindEnd::Complete);
 }
 
 #[test]
-fn through_callbacks_of_libraries() {
+fn stacks_unwind_through_callbacks_of_libraries() {
     let unwound = compared("callback");
     starts_with(&unwound, &["leaf", "middle", "outer", "compare"]);
     assert!(unwound.functions.contains(&"sorts".to_owned()));
@@ -91,7 +91,7 @@ fn through_callbacks_of_libraries() {
 }
 
 #[test]
-fn through_signal_frames() {
+fn stacks_unwind_through_signal_frames() {
     let unwound = compared("signal");
     starts_with(&unwound, &["leaf", "middle", "outer", "on_signal"]);
     // The restorer has no symbol in a stripped libc.
@@ -100,13 +100,13 @@ fn through_signal_frames() {
 }
 
 #[test]
-fn through_a_signal_at_the_first_instruction() {
+fn stacks_unwind_through_a_signal_at_the_first_instruction() {
     let unwound = compared("signal-at-entry");
     assert_eq!(unwound.functions[5..8], ["trapped_at_entry", "interrupted_at_entry", "main"]);
 }
 
 #[test]
-fn through_a_signal_in_a_library() {
+fn stacks_unwind_through_a_signal_in_a_library() {
     let unwound = compared("signal-in-libc");
     assert!(unwound.functions.contains(&"raises".to_owned()));
     assert_eq!(unwound.end, UnwindEnd::Complete);
@@ -125,21 +125,21 @@ fn a_signal_stack_is_followed_to_its_end() {
 }
 
 #[test]
-fn in_threads() {
+fn stacks_unwind_in_threads() {
     let unwound = compared("thread");
     starts_with(&unwound, &["leaf", "middle", "outer", "thread"]);
     assert_eq!(unwound.end, UnwindEnd::Complete);
 }
 
 #[test]
-fn through_inlined_calls() {
+fn stacks_unwind_through_inlined_calls() {
     let unwound = compared("inlined");
     starts_with(&unwound, &["leaf", "inner_inlined", "outer_inlined", "holds_inlined", "main"]);
     assert_eq!(unwound.end, UnwindEnd::Complete);
 }
 
 #[test]
-fn through_jit_code() {
+fn stacks_unwind_through_jit_code() {
     let fixture = Fixture::run("jit", 256 * 1024);
     let mut modules = Modules::default();
     let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
@@ -239,7 +239,7 @@ fn a_hijacked_return_address_is_put_back() {
 }
 
 #[test]
-fn without_section_headers_and_without_debug_information() {
+fn stacks_unwind_without_section_headers() {
     let strip = |binary: &std::path::Path| {
         assert!(std::process::Command::new("strip").arg(binary).status().unwrap().success());
         // e_shoff, e_shnum and e_shstrndx of the ELF header.
@@ -258,7 +258,7 @@ fn without_section_headers_and_without_debug_information() {
 }
 
 #[test]
-fn unlike_binaries() {
+fn binaries_of_several_layouts_are_unwound() {
     for flags in [
         &["-no-pie"][..],
         &["-static", "-no-pie"],
@@ -276,7 +276,7 @@ fn unlike_binaries() {
 }
 
 #[test]
-fn an_unknown_address_is_said_to_be_one() {
+fn an_unmapped_address_is_named_unknown() {
     let mut modules = Modules::default();
     let mut image = Image::open(std::process::id(), &mut modules).unwrap();
     let stack = StackMemory { start: 0x1000, bytes: &[], hijacked: None };
@@ -317,7 +317,7 @@ fn warm_stack() {
 }
 
 #[test]
-fn code_that_comes_later_is_found() {
+fn code_mapped_later_is_found() {
     let mut modules = Modules::default();
     let mut image = Image::open(std::process::id(), &mut modules).unwrap();
     // A library that nothing here has loaded. Mapping its pages stands for a dlopen.

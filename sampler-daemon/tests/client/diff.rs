@@ -52,7 +52,7 @@ fn saved_profiles_need_no_samplerd() {
 }
 
 #[test]
-fn processes_are_asked_for() {
+fn processes_are_compared_with_saved_profiles() {
     let mock = Mock::unix();
     let before = saved(&mock, "before.json", earlier);
     let of = sampler(&mock.address, &format!("diff {before} pid:{PID} --json")).json();
@@ -64,7 +64,7 @@ fn processes_are_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_one_line() {
+fn incomparable_profiles_are_refused_in_one_line() {
     let mock = Mock::unix();
     let before = saved(&mock, "before.json", earlier);
     let shifted = saved(&mock, "shifted.json", |profile| {

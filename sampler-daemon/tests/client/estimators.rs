@@ -5,7 +5,7 @@ use super::sampler;
 use serde_json::Value;
 
 #[test]
-fn an_estimator_is_asked_for_by_name() {
+fn estimators_are_chosen_by_name() {
     let mock = Mock::unix();
     let profile =
         |name: &str| sampler(&mock.address, &format!("profile --json --estimator {name}")).json();
@@ -34,7 +34,7 @@ fn an_estimator_is_asked_for_by_name() {
 
 /// Functions are sums of rows, so that any estimator can be asked for them.
 #[test]
-fn functions_have_the_asked_estimator() {
+fn functions_have_the_chosen_estimator() {
     let mock = Mock::unix();
     let json = sampler(&mock.address, "profile --json --estimator failed-trials").json();
     let bytes = json["stacks"][0]["alloc_space"]["value"].as_f64().unwrap();

@@ -20,7 +20,7 @@ const FORMATS: [(&str, &[u8]); 11] = [
 ];
 
 #[test]
-fn a_file_is_what_a_pipe_gets() {
+fn an_output_file_equals_piped_output() {
     let mock = Mock::unix();
     let directory = tempfile::tempdir().unwrap();
     for (name, start) in FORMATS {
@@ -36,7 +36,7 @@ fn a_file_is_what_a_pipe_gets() {
 }
 
 #[test]
-fn a_name_that_controls_a_terminal_controls_none() {
+fn no_format_prints_terminal_controls_of_a_name() {
     let mock = Mock::unix();
     for (name, _) in FORMATS.into_iter().filter(|(name, _)| *name != "pprof" && *name != "otlp") {
         let out = sampler(&mock.address, &format!("profile --format {name}")).stdout;
@@ -48,7 +48,7 @@ fn a_name_that_controls_a_terminal_controls_none() {
 }
 
 #[test]
-fn formats_agree() {
+fn formats_have_equal_totals() {
     let mock = Mock::unix();
     let text = |name: &str| {
         let out = sampler(&mock.address, &format!("profile --format {name}"));

@@ -52,7 +52,7 @@ pub(crate) fn answer(request: &GetLeaksRequest) -> v1::Leaks {
 }
 
 #[test]
-fn what_grows_is_named_first() {
+fn growing_stacks_are_named_first() {
     let mock = Mock::unix();
     let text = sampler(&mock.address, "leaks");
     let text = text.text();
@@ -75,7 +75,7 @@ fn what_grows_is_named_first() {
 }
 
 #[test]
-fn nothing_that_grows_is_said_plainly() {
+fn a_report_without_growth_says_so() {
     let mock = Mock::unix();
     let text = sampler(&mock.address, "leaks --over 7s");
     assert!(text.text().contains("growing   nothing by more than chance"), "{}", text.text());
@@ -83,7 +83,7 @@ fn nothing_that_grows_is_said_plainly() {
 }
 
 #[test]
-fn mistakes_are_one_line() {
+fn invalid_leaks_arguments_are_refused_in_one_line() {
     let mock = Mock::unix();
     for arguments in ["leaks --over 0", "leaks --over x", "leaks --top 0", "leaks --confidence 1"] {
         sampler(&mock.address, arguments).failure(2);

@@ -76,7 +76,7 @@ fn sampler(address: &str, arguments: &str) -> Ran {
 }
 
 #[test]
-fn status() {
+fn status_prints_the_numbers_of_the_daemon() {
     let mock = Mock::unix();
     let status = sampler(&mock.address, "status --json").json();
     assert_eq!(status["probe_engine"], "session");
@@ -119,7 +119,7 @@ fn status() {
 }
 
 #[test]
-fn profile_in_every_format() {
+fn profile_prints_every_format() {
     let mock = Mock::unix();
     let text = sampler(&mock.address, "profile");
     assert!(text.text().contains("load_file") && text.text().contains("load.c:12"));
@@ -179,7 +179,7 @@ fn top_cuts_the_table_but_not_its_sums() {
 }
 
 #[test]
-fn watch() {
+fn watch_prints_a_profile_each_period() {
     let mock = Mock::unix();
     let two = sampler(&mock.address, "watch --period 100ms --count 2");
     assert_eq!(two.text().matches("2026-11-20 13:07:37 UTC\nMemory allocated").count(), 2);
@@ -195,7 +195,7 @@ fn watch() {
 }
 
 #[test]
-fn set() {
+fn set_changes_interval_and_strategy() {
     let mock = Mock::unix();
     let text = sampler(&mock.address, "set --interval 64k");
     assert_eq!(text.text(), "pid 4121: one sample per 64KiB\n");

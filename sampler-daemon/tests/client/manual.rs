@@ -34,7 +34,7 @@ fn arguments(example: &str) -> Option<Vec<String>> {
 
 /// Every example is a command line that is accepted: none fails for its usage.
 #[test]
-fn examples_work() {
+fn examples_of_the_help_are_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let mut tried = 0;
     for verb in VERBS.iter().map(|verb| vec![*verb, "--help"]).chain([vec!["--help"]]) {
@@ -122,7 +122,7 @@ fn bash_completes() {
 }
 
 #[test]
-fn other_shells_and_mistakes() {
+fn other_shells_complete_and_unknown_ones_are_refused() {
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         let script = ran(command().args(["completions", shell]));
         assert!(script.text().contains("lifetimes"), "{shell}");

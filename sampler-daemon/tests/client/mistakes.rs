@@ -44,7 +44,7 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
 }
 
 #[test]
-fn nobody_listening_is_one_line() {
+fn a_missing_daemon_is_reported_in_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let missing = format!("unix:{}/none.sock", directory.path().display());
     let remedy =
@@ -75,7 +75,7 @@ fn the_environment_names_the_daemon() {
 }
 
 #[test]
-fn what_the_daemon_says_is_shown() {
+fn errors_of_the_daemon_are_shown() {
     let mock = Mock::unix();
     let refused = sampler(&mock.address, "profile --pid 77");
     assert_eq!(refused.failure(1), "sampler: pid 77 is not profiled (see: sampler ps)\n");
@@ -84,7 +84,7 @@ fn what_the_daemon_says_is_shown() {
 }
 
 #[test]
-fn a_missing_pair_is_one_line() {
+fn a_missing_estimator_is_refused_in_one_line() {
     let mock = Mock::unix();
     for name in ["weighted", "failed-trials", "calibrated"] {
         for verb in ["profile", "watch --period 100ms"] {
@@ -97,7 +97,7 @@ fn a_missing_pair_is_one_line() {
 }
 
 #[test]
-fn a_stranger_on_the_socket_is_no_samplerd() {
+fn a_foreign_server_on_the_socket_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s.sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();

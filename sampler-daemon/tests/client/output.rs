@@ -54,7 +54,7 @@ fn a_file_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn a_closed_pipe_ends_without_an_error() {
     let mock = Mock::unix();
     for arguments in
         [&["profile", "--json"][..], &["status"], &["watch", "--period", "100ms", "--count", "3"]]

@@ -14,7 +14,7 @@ fn number(of: &Value) -> f64 {
 }
 
 #[test]
-fn json() {
+fn plan_prints_its_figures_as_json() {
     let of = plan("--interval 512KiB --bytes 1GiB --json").json();
     assert_eq!(number(&of["expected_samples"]), 2048.0);
     assert_eq!(number(&of["hit_probability"]), 1.0);
@@ -34,7 +34,7 @@ fn json() {
 }
 
 #[test]
-fn failed_trials() {
+fn plan_prints_bounds_of_failed_trials() {
     let of = |arguments| {
         let of = plan(&format!("--interval 102400 --bytes 1GiB --json {arguments}")).json();
         ["low", "high", "value"].map(|key| of["failed_trials"][key].as_u64().unwrap())
@@ -50,7 +50,7 @@ fn failed_trials() {
 }
 
 #[test]
-fn text() {
+fn plan_prints_its_figures_as_text() {
     let ran = plan("--interval 100KiB --size 64 --bytes 1GiB --samples 8 --tail-bytes 10908");
     let text = ran.text();
     for words in [
@@ -77,7 +77,7 @@ fn text() {
 }
 
 #[test]
-fn mistakes() {
+fn invalid_plan_arguments_are_refused() {
     for (arguments, words) in [
         ("--bytes 1GiB", "--interval"),
         ("--interval 512KiB", "--bytes"),

@@ -12,7 +12,7 @@ fn fits(ran: &Ran) -> Vec<&str> {
 }
 
 #[test]
-fn the_exited_are_folded_and_the_largest_comes_first() {
+fn exited_processes_are_folded_by_command() {
     let mock = Mock::tcp();
     let ran = sampler(&mock.address, "ps");
     let lines = fits(&ran);
@@ -32,7 +32,7 @@ fn the_exited_are_folded_and_the_largest_comes_first() {
 }
 
 #[test]
-fn the_exited_are_listed_when_asked_for() {
+fn exited_processes_are_listed_on_request() {
     let mock = Mock::tcp();
     let ran = sampler(&mock.address, "ps --exited --sort name");
     let lines = fits(&ran);
@@ -47,7 +47,7 @@ fn the_exited_are_listed_when_asked_for() {
 }
 
 #[test]
-fn groups_are_as_the_daemon_summed_them() {
+fn groups_are_printed_with_their_sums() {
     let mock = Mock::tcp();
     for by in ["pid", "comm", "exe", "cgroup", "container"] {
         let ran = sampler(&mock.address, &format!("ps --by {by} --sort samples"));
@@ -65,7 +65,7 @@ fn groups_are_as_the_daemon_summed_them() {
 }
 
 #[test]
-fn machines_get_every_process() {
+fn json_has_every_process() {
     let mock = Mock::tcp();
     let list = sampler(&mock.address, "--json ps").json();
     let processes = list["processes"].as_array().unwrap();

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn addresses_are_parsed_or_refused() {
         for text in ["unix:/run/x.sock", "unix:x", "tcp:127.0.0.1:1", "tcp:[::1]:65535"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }

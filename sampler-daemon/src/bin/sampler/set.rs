@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences() {
+    fn sampling_is_described_in_a_sentence() {
         let of = |strategy: &str, one_in, samples_per_second| {
             let strategy = strategy.to_owned();
             let interval_bytes = 512 << 10;

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redrawing_leaves_nothing_of_the_last_frame() {
+    fn redrawing_clears_the_last_frame() {
         let frame = drawn("a\nb\n", false);
         assert_eq!(frame, "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J");
     }

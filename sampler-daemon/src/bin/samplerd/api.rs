@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permissions_and_groups() {
+    fn modes_and_groups_are_parsed_or_refused() {
         assert_eq!(mode("660"), Ok(0o660));
         assert!(["", "8", "1000", "-1", "rw"].iter().all(|text| mode(text).is_err()));
         assert_eq!(group("root"), Ok(0));

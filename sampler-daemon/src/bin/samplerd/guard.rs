@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_one_line_with_what_can_be_done() {
+    fn a_refusal_is_one_line_with_a_remedy() {
         for (attach_mode, asked, instead) in [
             (AttachMode::AllProcesses, "--all: ", "(give --pid; "),
             (

@@ -154,7 +154,7 @@ mod tests {
     use rustix::net::RecvFlags;
 
     #[test]
-    fn what_was_attached_last_goes_first() {
+    fn links_are_closed_in_reverse_order() {
         assert_eq!(
             dealt(vec!["free", "new", "leave", "enter"], 9),
             [["enter"], ["leave"], ["new"], ["free"]]

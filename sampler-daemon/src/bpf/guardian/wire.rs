@@ -161,7 +161,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     #[test]
-    fn a_request_arrives_as_it_was_sent() {
+    fn requests_arrive_as_sent() {
         let (ours, its) = pair().unwrap();
         let (answer, its_answer) = pair().unwrap();
         let [program, file] = ["/dev/null", "/dev/zero"].map(|path| File::open(path).unwrap());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_none() {
+    fn malformed_requests_are_refused() {
         for length in [0, 1, HEAD_BYTES - 1, HEAD_BYTES + 1, HEAD_BYTES + POINT_BYTES - 1] {
             assert_eq!(decode(&vec![0; length]), None, "{length}");
         }

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_filter_ends_the_child_and_nobody_else() {
+    fn the_seccomp_filter_ends_the_child_only() {
         for number in [libc::SYS_getppid, libc::SYS_getuid] {
             assert_eq!(ended_by(number as u32).unwrap(), Some(libc::SIGSYS));
         }

@@ -46,7 +46,7 @@ mod tests {
     use procfs::process::Process;
 
     #[test]
-    fn the_first_stack_is_another_one_for_a_while() {
+    fn the_start_stack_is_replaced_and_restored() {
         let now = || Process::myself().unwrap().stat().unwrap().startstack;
         let before = now();
         let ground = Ground::new().unwrap();

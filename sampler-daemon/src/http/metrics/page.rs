@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page() {
+    fn a_page_is_escaped_prometheus_text() {
         let mut page = Page::default();
         page.counter("a_total", "Things.\nTwo \\ lines", 3.0);
         let mut family = page.family("b_bytes", Kind::Gauge, "Other things");

@@ -70,7 +70,7 @@ mod tests {
 
     /// Every file that a file names exists, and no file names another server.
     #[test]
-    fn files_need_nothing_but_each_other() {
+    fn web_files_refer_to_each_other_only() {
         for File { path, contents, kind } in FILES {
             let quoted = contents.split(['"', '\'']).skip(1).step_by(2);
             for name in quoted.filter(|text| text.starts_with("./") && !text.contains(' ')) {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions() {
+    fn page_requests_are_parsed() {
         let graph = PageRequest::parse("kind=alloc&measure=objects&pid=7&since=5&until=9").unwrap();
         assert_eq!(graph.measure(), Measure::Objects);
         let request = graph.profile(0);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named_in_a_line() {
+    fn invalid_page_requests_are_explained_in_one_line() {
         for query in [
             "kind=x",
             "measure=bytes",

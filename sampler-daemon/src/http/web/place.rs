@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_only() {
+    fn web_addresses_beyond_loopback_are_refused() {
         for address in ["127.0.0.1:0", "[::1]:8080", "127.9.9.9:1"] {
             assert!(WebPlace::new(address.parse().unwrap()).is_ok(), "{address}");
         }

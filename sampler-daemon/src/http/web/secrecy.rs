@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn origins() {
+    fn foreign_origins_are_refused() {
         let check = |origin| check_origin(&request(&[("Origin", origin)]));
         assert_eq!(check_origin(&request(&[])), Ok(()));
         assert_eq!(check("http://127.0.0.1:8080"), Ok(()));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens() {
+    fn wrong_tokens_are_refused() {
         let token = Token::new().unwrap();
         let right = format!("Bearer {}", token.text());
         assert_eq!(check_token(&request(&[("Authorization", &right)]), &token), Ok(()));

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept() {
+    fn the_newest_snapshots_are_kept() {
         let (snapshots, profile) = (Snapshots::default(), profile());
         let numbers: Vec<u64> =
             (0..3 * MAX_SNAPSHOTS).map(|_| snapshots.keep(Arc::clone(&profile))).collect();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn large_ones_push_others_out() {
+    fn a_large_snapshot_displaces_older_ones() {
         let (snapshots, small) = (Snapshots::default(), profile());
         let mut large = Profile::clone(&small);
         large.stacks = vec![large.stacks[0].clone(); MAX_STACKS + 1];

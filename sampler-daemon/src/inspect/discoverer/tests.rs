@@ -102,7 +102,7 @@ fn our_own_process_has_glibc() {
 
 /// The probe placements in Debian 12's libc, measured with real probes.
 #[test]
-fn spots_of_glibc_2_36() {
+fn placements_in_glibc_2_36_are_those_measured() {
     let version = Command::new("ldd").arg("--version").output().unwrap();
     if !String::from_utf8_lossy(&version.stdout).contains("2.36") {
         return eprintln!("NOT RUN: the measured spots are those of glibc 2.36");
@@ -132,7 +132,7 @@ fn spots_of_glibc_2_36() {
 }
 
 #[test]
-fn a_child_has_the_same() {
+fn a_child_has_the_same_allocator() {
     let child = start(Path::new("sleep"), &["100"]);
     // The program's loader may still be at work.
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -259,7 +259,7 @@ fn a_process_that_is_gone_is_an_error() {
 }
 
 #[test]
-fn there_are_not_too_many_lines() {
+fn the_number_of_blind_reasons_is_bounded() {
     let blind = (0..BLIND_LINES + 3).map(|line| line.to_string().into()).collect();
     let mut discovery = Discovery { blind, ..Discovery::default() };
     discovery.shorten();
@@ -268,7 +268,7 @@ fn there_are_not_too_many_lines() {
 }
 
 #[test]
-fn of_too_many_files_the_first_and_the_last_are_searched() {
+fn the_first_and_last_of_too_many_files_are_searched() {
     let mut few: Vec<usize> = (0..MAX_FILES).collect();
     assert_eq!((drop_middle_files(&mut few), few.len()), (0, MAX_FILES));
     let mut many: Vec<usize> = (0..17_000).collect();

@@ -13,7 +13,7 @@ fn libc() -> String {
 const NAMES: &[&str] = &["malloc", "free", "cfree", "memalign", "printf", "_exit", "no such name"];
 
 #[test]
-fn libc_reads_as_the_object_crate_reads_it() {
+fn libc_is_read_as_by_the_object_crate() {
     let path = libc();
     let (file, data) = (File::open(&path).unwrap(), fs::read(&path).unwrap());
     let elf = Elf::read(&file).unwrap();
@@ -105,7 +105,7 @@ proptest! {
 
     /// A hostile file is refused or read. It neither ends the process nor exhausts its memory.
     #[test]
-    fn a_damaged_file_does_no_harm(
+    fn a_damaged_elf_file_is_refused_or_read(
         damage in prop::collection::vec((0..2048usize, any::<u8>()), 1..12),
         sections in prop::collection::vec((0..4096usize, any::<u8>()), 0..12),
     ) {

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_goes_through_a_function_goes_through_a_probed_one() {
+    fn forwarding_functions_reach_a_probed_function() {
         for (name, coverage) in FAMILY {
             if let Through(other) = coverage {
                 assert!(

@@ -54,7 +54,7 @@ fn the_backing_of_a_mapping_is_recognized() {
 }
 
 #[test]
-fn our_own_mappings_are_those_that_procfs_reads() {
+fn our_own_mappings_equal_those_of_the_procfs_crate() {
     // The heap may grow between the two readings; code does not move.
     let ours = || -> Vec<_> {
         let all = read(std::process::id()).unwrap();
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn any_name_comes_back(name in "/[^\n]{1,80}") {
+    fn any_file_name_is_parsed_back(name in "/[^\n]{1,80}") {
         prop_assume!(!name.ends_with(" (deleted)") && !name.contains("\\012"));
         let mapping = one(&format!("1000-2000 r-xp 00000000 00:01 7      {name}"));
         prop_assert_eq!(mapping.backing, Backing::File(name));
@@ -200,7 +200,7 @@ fn names_of_events_are_those_of_maps() {
 }
 
 #[test]
-fn what_anybody_may_have_put_there_is_a_file_or_nothing() {
+fn symlinks_and_fifos_are_not_opened() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     fs::write(at("file"), "1000 10 name\n").unwrap();
@@ -213,7 +213,7 @@ fn what_anybody_may_have_put_there_is_a_file_or_nothing() {
 }
 
 #[test]
-fn of_a_file_of_any_size_whole_lines_are_read() {
+fn a_truncated_read_ends_with_a_whole_line() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let line = format!("1000-2000 r-xp 0 08:01 7 /{}\n", "x".repeat(4000));
     std::fs::write(file.path(), line.repeat(5000)).unwrap();

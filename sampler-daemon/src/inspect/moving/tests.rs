@@ -34,7 +34,7 @@ fn memory_over_code_that_becomes_executable_is_found() {
 }
 
 #[test]
-fn functions_are_known_by_their_arguments() {
+fn mapping_calls_are_recognized_by_their_arguments() {
     let executable = system_call(10, 5, 0);
     // mov edx, 3; mov ecx, 0x32; mov r8d, -1; call
     let map = [

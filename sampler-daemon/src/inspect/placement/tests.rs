@@ -107,7 +107,7 @@ fn the_measured_spots_are_found() {
 }
 
 #[test]
-fn the_choice_is_explained() {
+fn the_chosen_placement_has_a_reason() {
     let free = place(&code("48 85 ff 0f 84 bf 00 00 00"), 0x98ef0, Role::Free, Shape::DEFAULT);
     assert_eq!(free.instruction, "je 0x98fb8");
     assert_eq!(free.reason, "first emulated instruction");
@@ -153,7 +153,7 @@ fn an_argument_counts_only_for_its_role() {
 }
 
 #[test]
-fn a_loop_back_to_the_spot_or_the_way_to_it_keeps_the_entry() {
+fn branches_back_between_entry_and_spot_keep_the_entry() {
     // test rdi, rdi; push rbp; then a branch to +0, +1, +3, +4.
     for (back, emulated) in [(0xfa, true), (0xfb, false), (0xfd, false), (0xfe, true)] {
         for branch in [0xeb, 0x75, 0xe2] {
@@ -176,7 +176,7 @@ fn an_entry_that_cannot_be_probed_is_passed_over() {
 }
 
 #[test]
-fn no_code_and_nonsense_stay_at_the_entry() {
+fn undecodable_code_is_probed_at_its_entry() {
     for bytes in ["", "06", "06 55", "48", "48 85", "ff ff ff"] {
         let placement = place(&code(bytes), u64::MAX, Role::Malloc, Shape::DEFAULT);
         assert_eq!((placement.displacement, placement.emulated), (0, false));
@@ -301,7 +301,7 @@ proptest! {
 
     /// A branch back is seen from anywhere in the function.
     #[test]
-    fn a_branch_back_is_always_seen(
+    fn a_branch_back_is_always_found(
         plain in 1..5usize,
         rest in prop::collection::vec(prop::sample::select(KNOWN), 0..8),
         to in 0..40i32,

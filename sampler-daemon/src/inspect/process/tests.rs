@@ -39,7 +39,7 @@ fn a_running_process_is_known_until_it_ends() {
 }
 
 #[test]
-fn numbers_that_are_no_pid_are_not_found() {
+fn invalid_pids_are_not_found() {
     for pid in [0, u32::MAX, i32::MAX as u32, 1 << 31] {
         assert!(matches!(Process::open(pid), Err(ProcessError::NotFound(p)) if p == pid), "{pid}");
     }
@@ -74,7 +74,7 @@ fn a_kernel_thread_is_recognized() {
 }
 
 #[test]
-fn another_users_process_needs_root() {
+fn processes_of_other_users_need_root() {
     let owner = |pid: u32| {
         use std::os::unix::fs::MetadataExt;
         fs::metadata(format!("/proc/{pid}")).map(|status| status.uid()).unwrap_or(0)
@@ -88,7 +88,7 @@ fn another_users_process_needs_root() {
 }
 
 #[test]
-fn a_name_with_parentheses_does_not_confuse() {
+fn a_name_with_parentheses_is_parsed() {
     let stat = "7 (a) Z (b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
     let facts = Facts::parse(stat, "Name:\ta\nTgid:\t7\nPid:\t7\n").unwrap();
     assert_eq!((facts.state, facts.start_ticks, facts.thread_group), (b'S', 4711, 7));
@@ -98,7 +98,7 @@ fn a_name_with_parentheses_does_not_confuse() {
 }
 
 #[test]
-fn the_start_time_is_the_kernels() {
+fn the_start_time_is_that_of_the_kernel() {
     let child = sleeper();
     let process = Process::open(child.id()).unwrap();
     let stat = procfs::process::Process::new(child.id() as i32).unwrap().stat().unwrap();

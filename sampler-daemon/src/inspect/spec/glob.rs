@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_and_question_marks() {
+    fn patterns_match_stars_and_question_marks() {
         for (pattern, text, is_match) in [
             ("libpool.so*", "libpool.so.2", true),
             ("libpool.so*", "/usr/lib/libpool.so.2", false),

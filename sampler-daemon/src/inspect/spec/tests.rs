@@ -16,7 +16,7 @@ fn functions_belong_to_the_library_above_them() {
 }
 
 #[test]
-fn arguments_are_those_of_the_role_if_not_said() {
+fn arguments_default_to_those_of_the_role() {
     let spec = Spec::parse("library x\nposix_memalign f\ncalloc g\nfree h\nnew n").unwrap();
     let shapes: Vec<Shape> = spec.entries("x", "").iter().map(|entry| entry.shape).collect();
     let expected = [[2, NONE, 0], [1, 0, NONE], [NONE, NONE, 0], [0, NONE, NONE]];

@@ -78,7 +78,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..60, byte: u8) {
+        fn damaged_notes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..60, byte: u8) {
             let _ = probes(&bytes).count();
             let mut section = note([1, 2, 3], "otel_memory|alloc|8@%rdi|");
             section[at] = byte;

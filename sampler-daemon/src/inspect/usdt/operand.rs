@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_as_compilers_write_them() {
+    fn operands_of_compilers_are_parsed() {
         let none = Operand::NO_INDEX;
         for (text, wanted) in [
             ("8@%rdi", (1, 0, 112, none, 0, 0, 0)),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unknown_operands_are_refused() {
         for text in [
             "",
             "@",
@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(text in "[-@%$()0-9a-fx,rdip ]{0,40}", any in ".{0,40}") {
+        fn any_operand_causes_no_panic(text in "[-@%$()0-9a-fx,rdip ]{0,40}", any in ".{0,40}") {
             let _ = (site(&text, 3), site(&any, 3), operand(&text), operand(&any));
         }
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 #[test]
-fn nops_of_all_lengths() {
+fn nops_of_all_lengths_are_recognized() {
     for code in [&[0x90][..], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0]] {
         assert!(is_nop(code));
     }
@@ -73,7 +73,7 @@ fn usual() -> Vec<String> {
 }
 
 #[test]
-fn probes_with_and_without_a_semaphore() {
+fn probes_are_read_with_and_without_a_semaphore() {
     let bytes = library(&usual());
     let usdt = read(&bytes);
     assert_eq!((usdt.refused, usdt.defines_malloc, usdt.probes.len()), (None, true, 2));
@@ -89,7 +89,7 @@ fn probes_with_and_without_a_semaphore() {
 }
 
 #[test]
-fn a_file_is_used_as_a_whole_or_not() {
+fn files_with_one_invalid_probe_are_refused() {
     let alloc = |label: &str, arguments: &str| probe(label, "0", "alloc", arguments);
     let free = probe("there", "0", "free", "8@%rax");
     let three = "8@%rdi 8@%rsi 8@%rdx";
@@ -130,7 +130,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_hostile_file_does_no_harm(changes in proptest::collection::vec((0usize..1 << 14, any::<u8>()), 1..20), end in 0usize..1 << 15) {
+    fn a_damaged_library_gives_bounded_probes(changes in proptest::collection::vec((0usize..1 << 14, any::<u8>()), 1..20), end in 0usize..1 << 15) {
         static LIBRARY: OnceLock<Vec<u8>> = OnceLock::new();
         let mut bytes = LIBRARY.get_or_init(|| library(&usual())).clone();
         for (at, byte) in changes {

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_takes_what_it_says() {
+    fn each_option_disables_its_capabilities() {
         let all = || Capabilities { windows: None, track_live: true, mappings: true };
         assert!(names(all()).is_empty());
         assert_eq!(names(Capabilities { track_live: false, ..all() }), ["live", "peak"]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_one_line_with_what_to_do() {
+    fn reasons_are_one_line_with_a_remedy() {
         let windows = Budget::parse("1%").ok();
         let capabilities = [
             Capabilities { windows, track_live: false, mappings: false },

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_said_where_it_matters() {
+    fn frees_are_noted_only_if_they_dominate_a_large_cost() {
         let range = |value: f64| Range { value, low: 0.9 * value, high: 1.1 * value };
         assert!(is_worth_noting(&range(9e9), &range(10e9), 60e9));
         assert!(!is_worth_noting(&range(4e9), &range(10e9), 60e9), "allocating costs more");

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_stay_few() {
+    fn the_number_of_notes_is_bounded() {
         let reason = |pid: u32| Reason::Blind(format!("reason {}", pid % 9));
         let reasons = (0..600).map(|pid| Case { pid, comm: "cc1", place: "", reason: reason(pid) });
         let notes = few(reasons);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn small_rows_are_left_out_early_as_they_would_be_late() {
+    fn small_rows_are_left_out_before_as_after_sorting() {
         let rows = || -> Vec<(u32, Row)> {
             (1..).zip([10, 30, 20, 30]).map(|(key, size)| (key, row(2, size))).collect()
         };
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_fall_and_are_cut_with_their_frames() {
+    fn rows_are_sorted_and_cut_with_their_frames() {
         let mut all = raw(Kind::Alloc, 0);
         assert_eq!(ordered(&mut all, &Row::default()), 4);
         assert_eq!(leaves(&all), ["30", "30 too", "20", "10"]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsampled_is_a_row_of_the_process() {
+    fn unsampled_totals_are_a_row_of_the_process() {
         let unsampled = row(9, 25);
         let mut alloc = raw(Kind::Alloc, 0);
         assert_eq!(ordered(&mut alloc, &unsampled), 5);

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_no_sense_is_refused_in_one_line() {
+    fn invalid_scopes_are_refused_in_one_line() {
         let ages = Scope { min_age_ns: Some(2), max_age_ns: Some(1), ..Scope::ALL };
         let last = Scope { window: Some(AskedWindow::Last(1)), ..Scope::ALL };
         let backwards =

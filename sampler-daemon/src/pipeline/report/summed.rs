@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn people_see_the_same_as_of_all_stacks() {
+    fn the_cut_profile_prints_the_same_text_as_the_whole() {
         let whole = profile();
         let confidence = whole.confidence;
         let mut cut = whole.clone();

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_explains_itself_and_what_is_added_to_it() {
+    fn large_growth_beyond_held_bytes_is_unexplained() {
         let one = process(1, 30 * MIB, 100 * MIB);
         assert_eq!(one.unexplained_bytes(180 * MIB), None);
         assert_eq!(one.unexplained_bytes(20 * MIB), None);

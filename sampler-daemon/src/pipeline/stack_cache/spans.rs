@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_words_are_read_where_they_are_said_to_be(
+        fn spans_index_every_word_they_read(
             places in proptest::collection::vec(0..3000u16, 1..128)
         ) {
             let Some(spans) = Spans::of(&places) else { return Ok(()) };

@@ -51,7 +51,7 @@ impl Table {
 }
 
 #[test]
-fn a_stack_is_known_from_its_second_time_on() {
+fn a_stack_is_cached_from_its_second_sample_on() {
     let mut table = Table::new();
     assert_eq!(table.add_unwound(call(3, 1), 9, STACK_BYTES), []);
     let changes = table.add_unwound(call(3, 1), 9, STACK_BYTES);
@@ -69,7 +69,7 @@ fn a_stack_is_known_from_its_second_time_on() {
 }
 
 #[test]
-fn what_does_not_pay_or_cannot_be_compared_is_copied() {
+fn costly_and_incomparable_stacks_are_not_cached() {
     let mut table = Table::new();
     // Every second word of 128, which are one span.
     let words: Vec<(u64, u64)> = (0..64).map(|word| (SP + word * 16, word)).collect();
@@ -96,7 +96,7 @@ fn what_does_not_pay_or_cannot_be_compared_is_copied() {
 }
 
 #[test]
-fn stacks_of_one_call_have_places_of_their_own() {
+fn stacks_of_one_call_share_a_set() {
     let mut table = Table::new();
     let mut indices: Vec<u32> = (0..8).map(|value| table.put(call(3, 1), value).0).collect();
     indices.sort_unstable();
@@ -120,7 +120,7 @@ fn stacks_of_one_call_have_places_of_their_own() {
 }
 
 #[test]
-fn stacks_end_with_the_view_and_ids_with_their_records() {
+fn stacks_are_cleared_with_their_view_and_ids_later() {
     let mut table = Table::new();
     let (index, id) = table.put(call(3, 1), 9);
     let (other, _) = table.put(call(4, 1), 9);

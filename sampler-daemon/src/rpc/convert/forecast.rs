@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_comes_back() {
+    fn forecasts_are_converted_back_equal() {
         let why = "its libc is musl".to_owned();
         for injection in
             [Injection::Possible, Injection::Refused(why.clone()), Injection::Unknown(why)]

@@ -134,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_what_arrives() {
+    fn lifetimes_arrive_as_sent() {
         assert_eq!(lifetimes_from_wire(lifetimes_to_wire(&lifetimes())), Ok(lifetimes()));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_lifetimes_are_refused() {
         type Damage = fn(&mut v1::Lifetime);
         let cases: [(Damage, &str); 4] = [
             (|of| of.median = None, "stack 0: it has no median"),

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_source_comes_back_and_others_are_refused() {
+    fn sources_are_converted_back_and_unknown_ones_refused() {
         let all: SampleSources = SampleSource::ALL.into_iter().collect();
         assert_eq!(from_wire(&to_wire(all)), Ok(all));
         for number in [0, 77] {

@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_sent_is_what_arrives(profile in any::profile()) {
+    fn profiles_arrive_as_sent(profile in any::profile()) {
         let bytes = to_wire(&profile).encode_to_vec();
         let arrived = from_wire(v1::Profile::decode(&bytes[..]).unwrap());
         prop_assert_eq!(arrived, Ok(profile));
@@ -178,7 +178,7 @@ fn a_stride_has_no_interval() {
 }
 
 #[test]
-fn bounds_that_miss_by_rounding_are_moved() {
+fn bounds_off_by_rounding_are_corrected() {
     let mut profile = sound();
     space(&mut profile).low = 4.0 + 1e-12;
     let profile = from_wire(profile).unwrap();

@@ -38,7 +38,7 @@ fn totals_are_divided_where_the_rate_changes() {
 }
 
 #[test]
-fn what_is_in_doubt_is_of_the_rarer_rate() {
+fn allocations_around_a_change_have_the_lower_rate() {
     let mut epochs = Epochs::new(&at(64 << 10));
     let (first, last) = (counted(6400), counted(7040));
     assert_eq!(epochs.border(&first, &last, &at(16 << 20)), first);
@@ -53,7 +53,7 @@ fn what_is_in_doubt_is_of_the_rarer_rate() {
 }
 
 #[test]
-fn what_is_held_is_thinned_afterwards() {
+fn thinning_raises_the_intervals_of_held_blocks() {
     let mut epochs = Epochs::new(&at(64 << 10));
     epochs.close(&counted(6400), &at(128 << 10));
     epochs.note_thinned(&at(128 << 10));
@@ -68,7 +68,7 @@ fn what_is_held_is_thinned_afterwards() {
 
 /// A brake gets harder while it is on: slots that were written before say the band of then.
 #[test]
-fn a_window_finds_what_became_rarer_while_it_was_open() {
+fn a_window_has_the_lowest_rate_of_its_time() {
     let mut epochs = Epochs::new(&at(64 << 10));
     epochs.note(&at(128 << 10));
     let early = epochs.bands()[CLASS];

@@ -227,7 +227,7 @@ fn memory_stays_within_bounds_and_sums_stay_exact() {
 }
 
 #[test]
-fn what_moved_moves_on() {
+fn moves_are_followed_to_the_last_process() {
     let mut moves = Moves::default();
     let [a, b, c] = [1, 2, 3].map(ProcessId);
     moves.enter(a, b);
@@ -237,7 +237,7 @@ fn what_moved_moves_on() {
 
 /// Processes of different rates in one record: what each allocated stays known by its rate.
 #[test]
-fn rates_stay_apart() {
+fn folded_processes_keep_their_rates_apart() {
     let exited = |interval, bytes| {
         let sampling = Arc::new(SamplingRecord::new(Sampling::geometric(interval)));
         let mut record = ProcessRecord::new(1, sampling);

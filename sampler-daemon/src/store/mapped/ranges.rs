@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_leaves_both_ends() {
+    fn removing_a_middle_range_keeps_both_ends() {
         let mut ranges = Ranges::default();
         ranges.put(part(10, 20, 1));
         ranges.put(part(20, 30, 2));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_in_one_range_at_most() {
+    fn a_range_is_found_by_the_addresses_inside_it() {
         let mut ranges = Ranges::default();
         ranges.put(part(10, 20, 1));
         assert_eq!(ranges.at(10), Some(part(10, 20, 1)));

@@ -220,7 +220,7 @@ fn the_heap_grows_and_shrinks_by_its_end() {
 }
 
 #[test]
-fn a_new_program_begins_with_nothing() {
+fn a_new_program_image_begins_without_mappings() {
     let mut mapped = Mapped::new(0);
     assert!(mapped.of_image(PROCESS, 4));
     mapped.map(PROCESS, 1, 0x1000, 5000, Some(piece(Origin::Direct)));
@@ -233,7 +233,7 @@ fn a_new_program_begins_with_nothing() {
 }
 
 #[test]
-fn at_the_bound_pieces_are_counted_and_not_held() {
+fn ranges_beyond_the_bound_are_counted_only() {
     let mut mapped = Mapped { bound: 2, ..Mapped::new(0) };
     for at in 0..3 {
         mapped.map(PROCESS, 1, at * 0x10_000, 0x3000, Some(piece(Origin::Direct)));
@@ -249,7 +249,7 @@ fn at_the_bound_pieces_are_counted_and_not_held() {
 }
 
 #[test]
-fn a_lost_end_of_a_move_is_counted() {
+fn a_lost_end_of_a_remap_is_counted() {
     let mut mapped = Mapped::new(0);
     let of = Remap { old: 0x1000, old_length: 0x2000, length: 0x4000, flags: 1 };
     mapped.map(PROCESS, 1, 0x1000, 0x2000, Some(piece(Origin::Direct)));

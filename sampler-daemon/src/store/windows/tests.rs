@@ -52,7 +52,7 @@ fn counted(window: &Window) -> (u64, u64) {
 }
 
 #[test]
-fn windows_have_what_happened_in_them() {
+fn windows_have_the_samples_of_their_time() {
     let mut program = Program::new();
     (1..=10).for_each(|size| program.second(size));
     // Seconds 3 to 5 (from 2 s to 5 s), from border to border.
@@ -76,7 +76,7 @@ fn windows_have_what_happened_in_them() {
 }
 
 #[test]
-fn a_late_sample_goes_where_it_belongs() {
+fn a_late_sample_is_added_to_the_slot_of_its_time() {
     let mut program = Program::new();
     program.seconds(300);
     let sample = Sample::geometric(1000, Rate::ALWAYS);
@@ -124,7 +124,7 @@ fn slots_follow_each_other_without_gaps() {
 }
 
 #[test]
-fn after_a_day_the_oldest_are_dropped() {
+fn the_oldest_slots_are_dropped_after_a_day() {
     let mut program = Program::new();
     let hours = 35;
     program.seconds(hours * 3600);
@@ -138,7 +138,7 @@ fn after_a_day_the_oldest_are_dropped() {
 }
 
 #[test]
-fn before_the_first_slot_nothing_was() {
+fn windows_before_the_first_slot_are_empty() {
     let mut program = Program::new();
     program.seconds(3);
     let window = program.windows.between(0, START + SECOND, program.now).unwrap();
@@ -194,7 +194,7 @@ fn lost_samples_belong_to_the_slot_they_were_seen_in() {
 }
 
 #[test]
-fn closed_windows_follow_each_other_and_have_everything_once() {
+fn closed_windows_are_adjacent_and_have_each_sample_once() {
     let mut program = Program::new();
     let (mut border, mut bytes, mut windows) = (0, 0.0, Vec::new());
     for round in 0..50 {
@@ -216,7 +216,7 @@ fn closed_windows_follow_each_other_and_have_everything_once() {
 }
 
 #[test]
-fn a_border_that_is_none_any_more_leaves_a_gap_and_no_overlap() {
+fn a_merged_border_leaves_a_gap_and_no_overlap() {
     let mut program = Program::new();
     program.seconds(5);
     let end_ns = program.windows.closed(0, program.now).end_ns;

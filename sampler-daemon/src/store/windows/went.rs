@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_there_at_the_beginning_has_gone() {
+    fn only_blocks_held_at_the_start_count_as_departed() {
         let mut windows = Windows::new(0);
         // Came at 0.5, 10.5, 11.5 and 11.6 s; went at 11.7 s.
         pass(&mut windows, 11 * SECOND + 1);
@@ -135,7 +135,7 @@ mod tests {
 
     /// A block of each of 3,000 s, held for 70 s: at any border 70 are held.
     #[test]
-    fn merging_loses_nothing_but_what_no_border_sees() {
+    fn merged_slots_keep_departures_across_borders() {
         let mut windows = Windows::new(0);
         for second in 0..3000 {
             pass(&mut windows, second * SECOND);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_bound_the_oldest_is_given_up_and_that_is_said() {
+    fn the_oldest_departures_are_dropped_at_the_bound() {
         let mut windows = Windows::new(0);
         windows.departed_bound = 8;
         for second in 1..=12 {

@@ -85,7 +85,7 @@ fn is_all_that_matters(scenario: &str) -> Evidence {
 }
 
 #[test]
-fn without_frame_pointers_return_addresses_are_all() {
+fn evidence_without_frame_pointers_is_return_addresses() {
     for scenario in ["chain", "inlined", "callback", "thread"] {
         let evidence = is_all_that_matters(scenario);
         eprintln!("{scenario}: {} words", evidence.words().map_or(0, <[_]>::len));

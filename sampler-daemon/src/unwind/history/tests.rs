@@ -47,7 +47,7 @@ fn chain() -> History {
 }
 
 #[test]
-fn a_time_has_its_image() {
+fn each_time_has_its_image() {
     let history = chain();
     assert!(history.at(2, 9).is_none());
     assert!(history.at(3, 50).is_none());
@@ -73,7 +73,7 @@ fn a_child_keeps_what_its_parent_had() {
 }
 
 #[test]
-fn a_process_from_before_is_read_once() {
+fn an_already_running_process_is_read_once() {
     let mut history = chain();
     history.add_running(2, unread);
     history.add_running(9, || None);
@@ -85,7 +85,7 @@ fn a_process_from_before_is_read_once() {
 }
 
 #[test]
-fn a_pid_that_is_used_again_is_another_process() {
+fn a_reused_pid_is_another_process() {
     let mut history = chain();
     history.forked(60, 2, 1, unread);
     assert_eq!(paths(&history, 2, 39), ["/b"]);
@@ -150,7 +150,7 @@ fn code_that_grows_is_one_mapping() {
 }
 
 #[test]
-fn the_bounds_hold() {
+fn mappings_stay_within_their_bounds() {
     let mut history = History::default();
     history.replaced(1, 7);
     for index in 0..=MAX_IMAGE_MAPPINGS as u64 {
@@ -174,7 +174,7 @@ fn the_bounds_hold() {
 const GONE: u32 = 1 << 30;
 
 #[test]
-fn a_process_that_is_gone_is_resolved_as_it_was() {
+fn an_exited_process_is_resolved_by_its_history() {
     let own = std::process::id();
     let executable: Vec<Mapping> =
         mappings::read(own).unwrap().into_iter().filter(|mapping| mapping.executable).collect();
@@ -215,7 +215,7 @@ fn an_image_follows_its_own_events_only() {
 
 /// A process that maps more and more, and forks. Its mappings are read only once.
 #[test]
-fn forks_of_a_process_with_many_mappings_cost_nothing() {
+fn forks_of_a_large_process_are_not_read_again() {
     let mut history = History::default();
     let many = || (0..5000).map(|at| file(at * 4096, at * 4096 + 4096, "/lib")).collect();
     let mut reads = 0;

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_known_by_its_name() {
+    fn the_python_version_is_read_from_file_names() {
         assert_eq!(version_in("libpython3.11.so.1.0"), Some((3, 11)));
         assert_eq!(version_in("python3.9"), Some((3, 9)));
         assert_eq!(version_in("python3.13t"), Some((3, 13)));

@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn encoded_line_tables_are_read_back(
             first_line in 1_000_000_u32..2_000_000,
             entries in prop::collection::vec((1_u8..=8, prop::option::of(-9000_i64..9000), any::<bool>()), 1..60),
         ) {
@@ -197,7 +197,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_read_to_an_end(table: Vec<u8>, first_line: u32, unit: u64) {
+        fn any_line_table_is_read_to_an_end(table: Vec<u8>, first_line: u32, unit: u64) {
             for kind in [Table::Locations, Table::Pairs, Table::Increments] {
                 let _ = kind.line(&table, first_line, unit);
             }
@@ -241,7 +241,7 @@ for module in argparse, inspect, json.decoder, typing:
 
     /// The oracle is CPython itself.
     #[test]
-    fn lines_are_those_that_python_says() {
+    fn lines_equal_those_of_cpython() {
         let dumped = Command::new("python3").args(["-I", "-c", DUMP]).output();
         let dumped = match dumped {
             Ok(dumped) if dumped.status.code() != Some(3) => dumped,

@@ -106,7 +106,7 @@ mod tests {
         [(1, O), (2, I), (3, E), (4, I), (5, O), (6, I), (7, E), (8, I), (9, E), (10, O)];
 
     #[test]
-    fn runs_stand_where_the_interpreter_was() {
+    fn python_frames_replace_interpreter_frames() {
         let runs = [Some(vec![30, 31]), Some(vec![70]), Some(vec![])];
         let merged = merge(&NATIVE, Extent::Whole, &runs, Extent::Whole);
         assert_eq!(merged, Some(vec![1, 2, 30, 31, 5, 6, 70, 10]));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_stays_native() {
+    fn unreadable_python_frames_stay_native() {
         let runs = [Some(vec![30]), None, Some(vec![90])];
         let merged = merge(&NATIVE, Extent::Whole, &runs, Extent::Whole);
         assert_eq!(merged, Some(vec![1, 2, 30, 5, 6, 7, 8, 90, 10]));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_alone() {
+    fn unequal_numbers_of_runs_are_not_merged() {
         let runs = [Some(vec![30]), Some(vec![70])];
         assert_eq!(merge(&NATIVE, Extent::Whole, &runs, Extent::Whole), None);
         assert_eq!(merge(&NATIVE, Extent::Cut, &runs, Extent::Cut), None);

@@ -83,7 +83,7 @@ fn function_file_and_line_are_read() {
 }
 
 #[test]
-fn another_code_object_in_its_place_is_not_taken_for_it() {
+fn a_replaced_code_object_is_refused() {
     let before = memory();
     let expected = fingerprint(&before, &known(), CODE).unwrap();
     for (address, byte) in [(CODE + 72, 11), (CODE + 129, 0x31), (LINES + 16, 5), (LINES + 37, 0)] {
@@ -100,7 +100,7 @@ fn another_code_object_in_its_place_is_not_taken_for_it() {
 }
 
 #[test]
-fn sizes_and_kinds_that_cannot_be_are_refused() {
+fn impossible_sizes_and_kinds_are_refused() {
     for (address, word) in [
         (CODE + 128, u64::MAX - 8),
         (LINES + 16, 1 << 40),

@@ -34,7 +34,7 @@ fn framehops(
 }
 
 #[test]
-fn equals_framehop_in_every_function_of_the_libraries_here() {
+fn steps_equal_those_of_framehop_in_all_libraries() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut paths: Vec<&str> = maps
         .lines()

@@ -206,7 +206,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn sources() {
+    fn sources_of_profiles_are_parsed() {
         let file = |path: &str| Ok(Source::File(path.into()));
         let ago = |seconds| Time::Ago(Duration::from_secs(seconds));
         let of = |pids: &[u32]| ProcessSelector { pids: pids.to_vec(), ..all() };

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_printed_once() {
+    fn equal_reasons_are_printed_once() {
         let process = |pid, blind: &[&str]| Process {
             pid,
             comm: "cc1".into(),

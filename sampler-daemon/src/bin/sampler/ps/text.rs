@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sample_in_windows_is_not_zero() {
+    fn processes_without_a_window_sample_are_not_shown_as_0() {
         let unmet = line(&Entry { allocated: None, ..entry(7, "x") }, 80);
         assert!(unmet.starts_with("      7         -        -"), "{unmet}");
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_to_be_nothing() {
+    fn an_empty_listing_is_one_line() {
         let none = Listing {
             by: None,
             running: vec![],

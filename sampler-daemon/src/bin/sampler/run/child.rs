@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_those_of_shells() {
+    fn exit_codes_are_those_of_shells() {
         assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
         assert_eq!(code(ExitStatus::from_raw(15)), 143);
         assert_eq!(code(ExitStatus::from_raw(0)), 0);

@@ -144,7 +144,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn the_directory_is_for_us_alone_and_goes() {
+    fn the_directory_is_private_and_removed_on_drop() {
         let (first, second) = (Private::make().unwrap(), Private::make().unwrap());
         let path = first.0.clone();
         assert_ne!(path, second.0);

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_found_as_shells_find_them() {
+    fn commands_are_found_as_by_shells() {
         assert!(find(OsStr::new("sh")).unwrap().ends_with("sh"));
         assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
         let missing = find(OsStr::new("no-such-command-anywhere")).unwrap_err();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_happened_is_said() {
+    fn only_counted_events_of_an_export_are_printed() {
         let mut export = Export {
             destination: "otlp+http://c:4318".into(),
             sent: 1,

@@ -251,7 +251,7 @@ mod tests {
     use sampler_common::encode::text::layout::columns;
 
     #[test]
-    fn places_of_one_probe_are_one_line() {
+    fn places_of_one_probe_are_joined_in_one_line() {
         let of = |symbol: &str, role: &str| Probe {
             path: "/usr/lib/libsampler_preload.so".into(),
             symbols: vec![symbol.into()],

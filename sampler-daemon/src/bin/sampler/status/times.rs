@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence() {
+    fn latencies_are_printed_in_a_sentence() {
         let all = [
             histogram("", [99, 100], 100),
             histogram("profile", [0, 3], 3),

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_is_on_the_right() {
+    fn the_newest_value_is_the_rightmost_bar() {
         let mut history = History::default();
         assert_eq!(history.bars(3), "   ");
         [0.0, 50.0, 100.0].into_iter().for_each(|value| history.push(value));

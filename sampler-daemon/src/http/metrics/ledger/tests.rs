@@ -38,7 +38,7 @@ fn objects(of: &Accounts) -> (Vec<u32>, u64, u64, u64) {
 }
 
 #[test]
-fn the_costliest_have_series_and_the_rest_is_summed() {
+fn the_costliest_processes_have_series_and_others_a_sum() {
     let mut ledger = Ledger::default();
     let all = [process(1, 100), process(2, 900), process(3, 500), exited(4, 5000)];
     let accounts = ledger.enter_processes(&all, Some(&tariff(500.0)), 2);
@@ -81,7 +81,7 @@ fn growth_is_counted_once() {
 }
 
 #[test]
-fn nothing_ever_falls() {
+fn no_counter_falls_when_prices_change() {
     let mut ledger = Ledger::default();
     let mut last = None;
     for (hits, price) in [(1000, 500.0), (1001, 400.0), (900, 450.0), (2000, 300.0), (2001, 700.0)]
@@ -112,7 +112,7 @@ fn a_process_with_partial_numbers_has_no_series() {
 }
 
 #[test]
-fn without_prices_there_are_counts() {
+fn counts_are_shown_without_prices() {
     let mut ledger = Ledger::default();
     let accounts = ledger.enter_processes(&[process(1, 5), process(2, 9)], None, 1);
     assert_eq!(objects(&accounts), (vec![2], 9, 5, 14));

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_item_stays_marked() {
+    fn the_cursor_follows_its_item() {
         let mut cursor = Cursor { at: 1, first: 0, item: Some('b') };
         let list = |text: &'static str| move |key: &char| text.chars().position(|c| c == *key);
         cursor.settle(4, 2, list("acdb"));

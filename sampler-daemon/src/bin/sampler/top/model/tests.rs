@@ -182,7 +182,7 @@ fn marked(model: &Model) -> Option<Item> {
 }
 
 #[test]
-fn rates_are_differences_of_what_was_counted() {
+fn rates_are_differences_of_the_counts() {
     let model = three();
     let rate = |pid| model.rates.of(pid).unwrap().rate.unwrap();
     assert_eq!((rate(PID).bytes, rate(PID).objects), (f64::from(10 << 20), 10_000.0));
@@ -192,7 +192,7 @@ fn rates_are_differences_of_what_was_counted() {
 }
 
 #[test]
-fn a_process_that_came_has_allocated_all_of_it_since() {
+fn rates_of_a_new_process_count_all_its_bytes() {
     let mut model = three();
     let with = |more: Vec<Process>| {
         look(4, [vec![process(PID, "kvstore", 110), process(17, "postgres", 70)], more].concat())
@@ -216,7 +216,7 @@ fn a_process_that_came_has_allocated_all_of_it_since() {
 }
 
 #[test]
-fn what_is_marked_stays_marked() {
+fn the_marked_process_stays_marked_when_sorted() {
     let mut model = three();
     press(&mut model, &[KeyCode::Down]);
     assert_eq!(marked(&model), Some(Item::Process(PID)));
@@ -231,7 +231,7 @@ fn what_is_marked_stays_marked() {
 }
 
 #[test]
-fn a_filter_and_a_search() {
+fn processes_are_filtered_and_searched() {
     let mut model = three();
     press(&mut model, &[KeyCode::F(4)]);
     typed(&mut model, "POST");
@@ -253,7 +253,7 @@ fn a_filter_and_a_search() {
 }
 
 #[test]
-fn columns_to_sort_by() {
+fn processes_are_sorted_by_the_chosen_column() {
     let mut model = three();
     press(&mut model, &[KeyCode::F(6), KeyCode::Home, KeyCode::Enter]);
     assert_eq!((model.sorted(), pids(&model)), (Column::Pid, vec![17, PID, 4200]));
@@ -266,7 +266,7 @@ fn columns_to_sort_by() {
 }
 
 #[test]
-fn the_way_down_and_back() {
+fn pages_open_from_process_to_stack_and_back() {
     let mut model = three();
     press(&mut model, &[KeyCode::Down, KeyCode::Enter]);
     let asked = model.question().process.expect("a process is open");
@@ -308,7 +308,7 @@ fn the_way_down_and_back() {
 }
 
 #[test]
-fn what_is_frozen_does_not_change() {
+fn a_frozen_screen_does_not_change() {
     let mut model = three();
     press(&mut model, &[KeyCode::Char(' ')]);
     model.answered(look(9, vec![]));
@@ -329,7 +329,7 @@ fn what_is_frozen_does_not_change() {
 }
 
 #[test]
-fn a_daemon_that_is_gone_is_waited_for() {
+fn the_last_numbers_stay_while_the_daemon_is_gone() {
     let mut model = three();
     model.now = Duration::from_secs(5);
     model.answered(Answer::Lost("a".into()));
@@ -342,7 +342,7 @@ fn a_daemon_that_is_gone_is_waited_for() {
 }
 
 #[test]
-fn any_key_on_any_page_is_survived() {
+fn any_key_on_any_page_is_accepted() {
     let keys: Vec<KeyCode> = [
         KeyCode::Up,
         KeyCode::Down,

@@ -24,7 +24,7 @@ fn screen(model: &mut Model, size: (u16, u16)) -> String {
 }
 
 #[test]
-fn processes_on_80_columns() {
+fn processes_fit_80_columns() {
     let screen = screen(&mut three(), (80, 12));
     let expected = "\
 samplerd 0.1.0, up 1 m 05 s, one sample per 512KiB; 3 processes, 300 exited
@@ -52,7 +52,7 @@ fn opened() -> Model {
 }
 
 #[test]
-fn functions_on_80_columns() {
+fn functions_fit_80_columns() {
     let screen = screen(&mut opened(), (80, 24));
     let lines: Vec<&str> = screen.lines().collect();
     assert_eq!(
@@ -67,7 +67,7 @@ fn functions_on_80_columns() {
 }
 
 #[test]
-fn a_stack_in_full() {
+fn a_stack_is_shown_in_full() {
     let mut model = opened();
     press(&mut model, &[KeyCode::F(5), KeyCode::Down, KeyCode::Enter]);
     let screen = screen(&mut model, (80, 24));
@@ -76,7 +76,7 @@ fn a_stack_in_full() {
 }
 
 #[test]
-fn nothing_reaches_beyond_or_into_the_terminal() {
+fn hostile_names_do_not_control_the_terminal() {
     let hostile = "a\u{1b}[31m\r\n\u{9b}2J\u{202e}漢字🦀e\u{301}".repeat(20);
     let Answer::Snapshot(mut hostile_look) = look(3, vec![process(1, &hostile, 1)]) else {
         unreachable!()
@@ -112,7 +112,7 @@ fn nothing_reaches_beyond_or_into_the_terminal() {
 }
 
 #[test]
-fn without_colours_there_are_none() {
+fn the_plain_screen_has_no_colors() {
     use ratatui::style::{Color, Modifier};
     let mut model = opened();
     model.lost = Some((Duration::ZERO, "gone".into()));
@@ -126,7 +126,7 @@ fn without_colours_there_are_none() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn lost_daemons_and_empty_lists_are_named() {
     let mut model = three();
     model.now = Duration::from_secs(3);
     model.answered(Answer::Lost("connect unix:/x: no samplerd listens there".into()));
@@ -158,7 +158,7 @@ fn the_help_and_the_menu_fit() {
 }
 
 #[test]
-fn a_wide_screen_has_more() {
+fn a_wide_screen_shows_more_columns() {
     let screen = screen(&mut three(), (160, 50));
     let heads = screen.lines().nth(4).unwrap();
     for name in ["OBJECTS", "ALLOCATED", "RSS", "SAMPLES", "INTERVAL"] {
