@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_asked_with_the_stubs_own_addresses() {
+    fn filters_are_evaluated_at_the_addresses_of_the_stub() {
         let place = StubPlace::at(STUB).unwrap();
         let bytes = stub(place, &thread(7, -1), 5, "name").unwrap();
         let [(_, wait_ip), (last, mask_ip)] = place.own_calls();
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_computes_goes_on_where_it_was() {
+    fn a_computing_thread_resumes_with_its_registers() {
         let words = return_registers(&thread(7, -1));
         assert_eq!(words[0], 0x246);
         assert_eq!(words[1], 7);

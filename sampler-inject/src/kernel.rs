@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_of_a_thread() {
+    fn wait_statuses_are_decoded() {
         let stop = |signal: i32, event: i32| event << 16 | signal << 8 | 0x7f;
         assert_eq!(change(stop(libc::SIGTRAP, EVENT_STOP)), Change::Interrupted);
         assert_eq!(change(stop(libc::SIGSTOP, EVENT_STOP)), Change::Interrupted);

@@ -152,7 +152,7 @@ mod tests {
     const STACK_ROOM: u64 = 128 << 20;
 
     #[test]
-    fn gaps_are_free_and_leave_room_to_what_grows() {
+    fn gaps_are_free_and_leave_room_for_the_stack() {
         let maps = Maps::read(std::process::id().cast_signed()).unwrap();
         let gaps: Vec<_> = maps.layout().gaps().collect();
         assert!(!gaps.is_empty());

@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_glibc() {
+    fn the_version_of_glibc_is_read_from_its_banner() {
         let banner = |text: &str| version(format!("\0\0{text}\nCopyright").as_bytes());
         let debian = "GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.";
         assert_eq!(banner(debian), Some((2, 36)));

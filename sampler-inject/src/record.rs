@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_speaks_of_its_image_only() {
+    fn a_record_with_areas_outside_its_image_is_refused() {
         let base = 0x7f00_0000_0000;
         let record = Record {
             base,

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_an_earlier_attempt_left_behind_is_stopped() {
+    fn a_thread_seized_by_an_earlier_attempt_is_stopped() {
         let mut program = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(program.id()).unwrap();
         // An attempt that gave up before the thread had stopped.

@@ -154,7 +154,7 @@ fn all_functions_are_hooked_in_600_small_programs() {
 }
 
 #[test]
-fn other_places_are_used_where_the_first_is_occupied() {
+fn other_places_are_used_if_the_first_is_occupied() {
     for program in [Program::Threads, Program::Pool] {
         let counts = in_layouts(program);
         assert!(counts.other_place > 0, "{counts:?}");

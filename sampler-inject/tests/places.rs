@@ -25,7 +25,7 @@ fn offset(entry: &Entry, place: &HookPlace) -> usize {
 }
 
 #[test]
-fn places_are_those_that_the_corpus_says() {
+fn places_are_those_of_the_corpus() {
     let mut text = String::from(HEAD);
     for library in libraries() {
         writeln!(text, "\n{}", library.head).unwrap();
@@ -66,7 +66,7 @@ fn boundaries_are_those_of_objdump() {
 
 /// By objdump's list of all jumps of the library.
 #[test]
-fn no_jump_leads_to_a_place_or_between_the_entry_and_it() {
+fn no_jump_leads_between_the_entry_and_a_place() {
     for (library, entry, place) in all() {
         let start = (offset(&entry, &place) - usize::from(place.has_prefix)) as u64;
         let is_entered = entry.entered.iter().any(|target| (1..=start).contains(target));
@@ -109,7 +109,7 @@ fn every_combination_of_breakpoints_leads_to_a_landing() {
 }
 
 #[test]
-fn trampolines_have_the_length_that_was_said_and_do_not_overlap() {
+fn trampolines_have_their_length_and_do_not_overlap() {
     for (library, entry, place) in all() {
         let length = trampoline_length(&place);
         let mut landings = place.landings.clone();
@@ -124,7 +124,7 @@ fn trampolines_have_the_length_that_was_said_and_do_not_overlap() {
 
 /// C's functions have a place each, but for those that are one jump to another function.
 #[test]
-fn functions_without_a_place_are_jumps() {
+fn only_functions_that_are_jumps_have_no_place() {
     for library in libraries() {
         for entry in &library.functions {
             let is_jump = entry.bytes[0] == 0xe9;

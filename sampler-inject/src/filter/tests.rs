@@ -46,7 +46,7 @@ fn computed(operation: u32, a: u32, x: u32) -> u32 {
 }
 
 #[test]
-fn loads_take_words_of_the_data() {
+fn loads_read_words_of_the_seccomp_data() {
     let at = |offset| a_after(&[plain(BPF_LD | BPF_W | BPF_ABS, offset)]);
     assert_eq!([at(0), at(4)], [9, 0xc000_003e]);
     assert_eq!([at(8), at(12)], [0x3456_7890, 0x7f12]);
@@ -111,7 +111,7 @@ fn a_division_by_zero_ends_the_program_with_zero() {
 }
 
 #[test]
-fn jumps_skip_as_many_instructions_as_they_say() {
+fn jumps_skip_their_number_of_instructions() {
     let taken = |comparison, a, k| {
         let body = [
             plain(BPF_LD | BPF_IMM, a),
@@ -130,7 +130,7 @@ fn jumps_skip_as_many_instructions_as_they_say() {
 }
 
 #[test]
-fn allowed_is_what_the_kernel_carries_out() {
+fn only_executed_calls_are_allowed() {
     let verdict = |k| evaluate(&[plain(BPF_RET | BPF_K, k)], &CALL).unwrap();
     assert_eq!(verdict(SECCOMP_RET_ALLOW | 0xffff), Verdict::Allow);
     assert_eq!(verdict(SECCOMP_RET_LOG), Verdict::Allow);
@@ -148,7 +148,7 @@ fn allowed_is_what_the_kernel_carries_out() {
 }
 
 #[test]
-fn of_several_programs_the_most_severe_counts() {
+fn the_most_severe_verdict_of_several_programs_counts() {
     let program = |k| vec![plain(BPF_RET | BPF_K, k)];
     let verdict = |actions: &[u32]| {
         let programs: Vec<_> = actions.iter().map(|action| program(*action)).collect();
@@ -188,7 +188,7 @@ fn programs_that_the_kernel_does_not_install_have_no_verdict() {
 }
 
 #[test]
-fn memory_that_one_way_has_not_written_cannot_be_read() {
+fn memory_not_written_on_every_path_is_refused() {
     let program = |skipped| {
         [
             jump(BPF_JMP | BPF_JEQ, skipped, 0, 0),

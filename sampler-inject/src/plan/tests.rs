@@ -30,7 +30,7 @@ fn the_first_place_is_used_when_its_landings_are_free() {
 }
 
 #[test]
-fn the_second_place_is_used_when_a_landing_of_the_first_is_not_free() {
+fn the_second_place_is_used_if_a_landing_of_the_first_is_taken() {
     let of = candidate(BASE + 0x1000, STORE);
     for landing in &of.places[0].landings {
         let taken = landing - landing % PAGE_BYTES..landing + 1;

@@ -32,12 +32,12 @@ fn passes(bytes: &[u8], arguments: u8, is_free: bool) -> bool {
 }
 
 #[test]
-fn free_is_hooked_at_its_entry_behind_its_rex_prefix_and_behind_its_null_check() {
+fn free_has_places_behind_its_prefix_and_null_check() {
     assert_eq!(offsets(FREE, 1, true)[..4], [0, 1, 3, 9]);
 }
 
 #[test]
-fn nothing_but_free_is_hooked_behind_a_null_check() {
+fn only_free_is_hooked_behind_a_null_check() {
     let checked = [0x48, 0x85, 0xff, 0x74, 0x20];
     assert!(passes(&checked, 1, true));
     assert!(!passes(&checked, 2, false));
@@ -56,7 +56,7 @@ fn nothing_but_free_is_hooked_behind_a_null_check() {
 }
 
 #[test]
-fn an_impossible_size_need_not_be_seen() {
+fn branches_on_impossible_sizes_are_passed() {
     // test rdi, rdi; js
     assert!(passes(&[0x48, 0x85, 0xff, 0x78, 0x20], 1, false));
     // test edi, edi; js: 2 GiB are possible.
@@ -72,7 +72,7 @@ fn an_impossible_size_need_not_be_seen() {
 }
 
 #[test]
-fn a_pointer_that_is_none_need_not_be_seen() {
+fn branches_on_misaligned_pointers_are_passed() {
     // test dil, 15; jne
     assert!(passes(&[0x40, 0xf6, 0xc7, 0x0f, 0x75, 0x20], 1, true));
     // test dil, 31; jne
@@ -81,7 +81,7 @@ fn a_pointer_that_is_none_need_not_be_seen() {
 }
 
 #[test]
-fn only_what_can_be_undone_is_passed() {
+fn only_reversible_instructions_are_passed() {
     // push rbx; mov rbx, rdi
     assert!(passes(&[0x53, 0x48, 0x89, 0xfb], 1, false));
     // mov rbx, rdi: a register that has to be preserved
@@ -111,7 +111,7 @@ fn only_what_can_be_undone_is_passed() {
 }
 
 #[test]
-fn no_call_is_hooked_and_no_jump_that_stands_there_already() {
+fn calls_and_existing_jumps_are_not_hooked() {
     assert!(offsets(&[0xe8, 0x00, 0x10, 0x00, 0x00], 1, false).is_empty());
     assert!(offsets(&[0xe9, 0x00, 0x10, 0x00, 0x00], 1, false).is_empty());
     // jmp rel8
@@ -121,7 +121,7 @@ fn no_call_is_hooked_and_no_jump_that_stands_there_already() {
 /// The second function's loop begins behind its first instruction; the third function's loop begins
 /// at the entry.
 #[test]
-fn no_place_lies_at_or_behind_what_a_jump_leads_to() {
+fn no_place_lies_at_or_behind_a_jump_target() {
     // push rbx; mov rax, rcx; mov rcx, rax; jmp …
     let with_jump = |back: u8| [0x53, 0x48, 0x89, 0xc8, 0x48, 0x89, 0xc1, 0x75, back];
     assert_eq!(offsets(&with_jump(0x10), 1, false), [0, 1, 2, 4, 5, 7]);
@@ -130,7 +130,7 @@ fn no_place_lies_at_or_behind_what_a_jump_leads_to() {
 }
 
 #[test]
-fn jumps_from_elsewhere_are_seen() {
+fn jumps_from_other_code_exclude_places() {
     let bytes = [&[0x53, 0x48, 0x89, 0xc8, 0x48, 0x89, 0xc1, 0xc3], &PADDING[..]].concat();
     let function = function(&bytes, 1, false);
     let with = |target: u64, opcode: [u8; 2]| {
@@ -151,7 +151,7 @@ fn jumps_from_elsewhere_are_seen() {
 }
 
 #[test]
-fn only_the_entry_is_a_place_of_a_function_that_is_not_known_whole() {
+fn a_partly_known_function_has_places_at_its_entry_only() {
     let whole = function(FREE, 1, true);
     for size in [None, Some(FREE.len() as u64 + 1)] {
         let found = places(&Function { size, ..whole });
@@ -161,7 +161,7 @@ fn only_the_entry_is_a_place_of_a_function_that_is_not_known_whole() {
 
 /// Linux writes all of a five-byte nop when a uprobe is put on it.
 #[test]
-fn no_distance_reaches_into_a_five_byte_nop() {
+fn no_hook_distance_covers_a_five_byte_nop() {
     let nop = [0x0f, 0x1f, 0x44, 0x00, 0x00];
     assert!(offsets(&[&[0x53], &nop[..]].concat(), 1, false).iter().all(|at| *at != 0));
     assert!(offsets(&[&[0x48, 0x85, 0xff], &nop[..]].concat(), 1, false).iter().all(|at| *at > 1));
@@ -190,7 +190,7 @@ fn jump_target(place: &HookPlace, distance: [u8; 4]) -> u64 {
 proptest! {
     /// Any bytes at all: no panic, and every promise of a place holds.
     #[test]
-    fn places_of_any_bytes_keep_their_promises(
+    fn places_of_any_bytes_are_consistent(
         bytes in prop::collection::vec(any::<u8>(), 0..80),
         size in prop::option::of(0..100_u64),
         arguments in 0..=3_u8,
@@ -222,7 +222,7 @@ proptest! {
     /// Typical first instructions, in any order: behind each place, the trampoline restores the
     /// stack pointer.
     #[test]
-    fn trampolines_put_the_stack_back(parts in prop::collection::vec(0..6_usize, 1..12)) {
+    fn trampolines_restore_the_stack_pointer(parts in prop::collection::vec(0..6_usize, 1..12)) {
         const PARTS: [&[u8]; 6] = [
             &[0x55],
             &[0x41, 0x56],
@@ -256,7 +256,7 @@ fn stack_growth(code: &[u8]) -> i64 {
 
 /// Bytes that the jump covers would be predicted as the jump if they ran in place.
 #[test]
-fn what_the_jump_covers_is_not_run_in_place() {
+fn bytes_covered_by_the_jump_are_not_run_in_place() {
     let of = function(FREE, 1, true);
     let place = &places(&of)[0];
     let address = ENTRY - 0x1_0000;

@@ -69,7 +69,7 @@ fn for_each_bench(mut test: impl FnMut(&str, &mut Bench, &HookPlace, &mut Counts
 }
 
 #[test]
-fn hooked_functions_are_called_and_do_what_they_did() {
+fn hooked_functions_return_the_same_results() {
     let mut state = 1;
     let counts = for_each_bench(|name, bench, place, counts| {
         let window = window(place);
@@ -88,7 +88,7 @@ fn hooked_functions_are_called_and_do_what_they_did() {
 
 /// Other tools' breakpoints on the instructions in front of the hook and within its window: the kernel runs a copy of such an instruction.
 #[test]
-fn breakpoints_in_front_of_the_hook_and_within_its_window_change_nothing() {
+fn breakpoints_near_the_hook_change_no_results() {
     let mut state = 2;
     let counts = for_each_bench(|name, bench, place, counts| {
         let hooked = bench.before().len() - 1;
@@ -204,7 +204,7 @@ fn first_instruction(bytes: &[u8]) -> Vec<u8> {
 proptest! {
     /// Functions that nobody would write: what is passed can be undone, and what is copied does the same.
     #[test]
-    fn made_up_functions_are_called_and_do_what_they_did(
+    fn generated_functions_return_the_same_when_hooked(
         instructions in prop::collection::vec(instruction(), 1..12),
         arguments in 1..=3_u8,
         is_free: bool,

@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_refused(
+    fn filters_refused_by_the_kernel_are_refused(
         body in prop::collection::vec(known(), 0..4),
         odd in any_instruction(),
         args in arguments(),
@@ -187,7 +187,7 @@ fn a_program_of_4096_instructions_is_the_longest() {
 
 /// Both halves of every field of `struct seccomp_data`, the instruction pointer too.
 #[test]
-fn every_word_of_the_data_is_the_kernels() {
+fn every_word_of_the_data_is_that_of_the_kernel() {
     for word in 0..16 {
         for shift in [0, 12, 20] {
             let body = [instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, word * 4)];
@@ -201,7 +201,7 @@ fn every_word_of_the_data_is_the_kernels() {
 
 /// Edges of 32 bits, with the other operand in X. A distance of 32 and more is one that the kernel refuses as a constant only.
 #[test]
-fn arithmetic_and_comparisons_have_the_kernels_edges() {
+fn arithmetic_and_comparisons_agree_with_the_kernel() {
     let operations = OPERATIONS.iter().chain(&SHIFTS).map(|operation| BPF_ALU | operation);
     let comparisons = COMPARISONS.iter().map(|comparison| BPF_JMP | comparison);
     let codes: Vec<u32> = operations.chain(comparisons).collect();
