@@ -52,7 +52,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn time_passes() {
+    fn the_vdso_clock_advances() {
         take();
         let (start, first) = (Instant::now(), now_ns().expect("this kernel has a vDSO"));
         while now_ns().is_some_and(|now| now < first + 50_000_000) {

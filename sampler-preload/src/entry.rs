@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn malloc_charges_as_all_do() {
+    fn malloc_charges_as_the_other_functions() {
         const SIZES: [usize; 11] =
             [0, 1, 2, 48, 4096, 1 << 18, 1 << 33, 1 << 40, 1 << 62, 1 << 63, usize::MAX];
         FOREIGN_SETTINGS.usual.malloc.store(passed_on as Sized as *mut c_void, Relaxed);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_found() {
+    fn added_addresses_are_found() {
         let filter = filter();
         let address = |n: usize| 0x5555_0000_0000 + n * 16 * 37;
         for n in 0..5000 {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn heaps_of_threads_do_not_share_counters() {
+    fn heaps_of_threads_rarely_share_counters() {
         let filter = filter();
         // 128 heaps of a megabyte, with two sampled blocks in each.
         let heap = |number: usize| 0x7f00_0000_0000 + (number << 26);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_counter_stays() {
+    fn a_saturated_filter_counter_is_kept() {
         let filter = filter();
         (0..300).for_each(|_| filter.add(64));
         (0..300).for_each(|_| filter.remove(64));

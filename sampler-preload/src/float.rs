@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_program_is_not_disturbed() {
+    fn float_exceptions_and_rounding_are_restored() {
         let weight = || weight::weighted(40, Rate::from_raw(1 << 30), 1 << 63);
         let rate = || interval::rate(1000).raw();
         for work in [weight, rate] {

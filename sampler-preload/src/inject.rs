@@ -142,7 +142,7 @@ mod tests {
 
     /// A function that a loader writes into a word is the one that the library calls.
     #[test]
-    fn a_filled_word_is_where_calls_go() {
+    fn calls_go_to_the_function_in_a_filled_word() {
         unsafe extern "C" fn theirs(_: usize) -> *mut c_void {
             core::ptr::null_mut()
         }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_is_alone_on_its_page() {
+    fn the_fork_mark_fills_its_page() {
         let start = WORDS.mark as usize;
         assert_eq!((start % 4096, size_of::<crate::fork::Mark>()), (0, 4096));
     }

@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn calls_within_calls() {
+    fn inner_calls_are_recognized_per_thread() {
         assert!(!is_inside() && inside(0) && !is_inside() && inside(3) && !is_inside());
         std::thread::spawn(|| assert!(!is_inside())).join().unwrap();
     }
 
     /// The state after `longjmp`.
     #[test]
-    fn a_call_that_was_left_is_over() {
+    fn a_call_left_by_longjmp_is_over() {
         let frames = std::hint::black_box([0u64; 64]);
         for of in [&raw const frames[32] as u64, Mark::here() - 128] {
             Mark::put_back(of);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts() {
+    fn intervals_are_parsed_or_refused() {
         for (text, bytes) in [
             ("1", 1),
             ("4096", 4096),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_the_daemons() {
+    fn rates_equal_those_of_the_daemon() {
         for interval in [1, 2, 3, 5, 64, 1000, 4096, 512 << 10, 1 << 20, 1 << 31, 1 << 32] {
             let theirs = Rate::from_interval(interval).unwrap();
             assert!(rate(interval).raw().abs_diff(theirs.raw()) <= 1, "{interval}");

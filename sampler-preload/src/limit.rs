@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_listener_nothing_is_owed() {
+    fn forgetting_the_debt_restores_the_rate() {
         let asked = Rate::from_interval(4096).unwrap();
         let settings = settings(asked, 10);
         (0..100).for_each(|_| settings.take_token_at(5));
@@ -117,7 +117,7 @@ mod tests {
 
     /// Threads that take tokens at the same time: no token is lost.
     #[test]
-    fn threads_share_a_bucket() {
+    fn threads_take_tokens_from_one_bucket() {
         const THREADS: u64 = 4;
         const EACH: u64 = 1000;
         let settings = settings(Rate::ALWAYS, 20_000);

@@ -241,7 +241,7 @@ mod tests {
 
     /// The test program's allocator is glibc.
     #[test]
-    fn glibc_is_called_without_a_mark() {
+    fn glibc_functions_are_called_directly() {
         unsafe extern "C" {
             fn malloc(size: usize) -> *mut c_void;
             fn posix_memalign(place: *mut *mut c_void, alignment: usize, size: usize) -> c_int;
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trampoline_marks_and_passes_on() {
+    fn a_trampoline_marks_the_call_and_forwards_it() {
         // `pvalloc`, because this program does not use it.
         RARE_MARKED.pvalloc.store(allocates as Paired as *mut c_void, Relaxed);
         let trampoline = rare_trampolines::pvalloc as *mut c_void;

@@ -92,7 +92,7 @@ mod tests {
     use sampler_common::sampling::Rate;
 
     #[test]
-    fn free_finds_what_is_counted() {
+    fn free_removes_sampled_blocks_from_the_filter() {
         for size in (1..20_000).step_by(61) {
             // SAFETY: it has no conditions.
             let block = unsafe { malloc(size) };

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_countdown_that_is_not_running_is_begun_wherever_it_stands() {
+    fn an_idle_countdown_is_started_at_any_value() {
         let rate = Rate::from_interval(512 << 10).unwrap();
         for stands in [i64::MIN / 2, -2, -1, 0] {
             for charged in [Charged::Idle, Charged::Not] {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_charged_what_it_is() {
+    fn a_request_is_charged_by_its_size() {
         for interval in [1, 2, 3, 4095, 4096, 4097, 1 << 19, 1 << 32] {
             let rate = Rate::from_interval(interval).unwrap();
             for size in [1, 48, 4096, 256 << 10, 1 << 33, 1 << 62] {

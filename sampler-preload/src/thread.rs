@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn countdowns_are_cells_of_their_threads() {
+    fn each_thread_has_its_own_countdown() {
         assert_eq!(Countdown.swap(100), 0);
         assert_eq!(Countdown.fetch_sub(30), 100);
         std::thread::spawn(|| assert_eq!(Countdown.swap(5), 0)).join().unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_throw_different_dice() {
+    fn threads_draw_different_random_numbers() {
         let throw = || std::thread::spawn(|| [Dice.next(), Dice.next()]).join().unwrap();
         let (first, second) = (throw(), throw());
         assert!(first[0] != first[1] && first[0] != second[0] && first[1] != second[0]);

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inclusion_is_the_exponential() {
+    fn inclusion_agrees_with_the_exponential() {
         let mut x = 1e-9f64;
         while x < 64.0 {
             let exact = -(-x).exp_m1();

@@ -7,7 +7,7 @@ fn table() -> Box<Table> {
 }
 
 #[test]
-fn is_a_set() {
+fn the_table_is_a_set() {
     let table = table();
     let address = |n: usize| 0x5555_0000_0000 + n * 48;
     let mut held = HashSet::new();
@@ -28,7 +28,7 @@ fn is_a_set() {
 }
 
 #[test]
-fn holds_as_many_as_it_says_and_no_more() {
+fn the_table_is_full_at_its_bound() {
     let table = table();
     let address = |n: usize| 0x7f00_0000_0000 + n * 4096;
     let held = (0..400_000).take_while(|n| table.enter(address(*n)) == Entered::New).count();
@@ -39,7 +39,7 @@ fn holds_as_many_as_it_says_and_no_more() {
 }
 
 #[test]
-fn realloc_is_an_end_or_none() {
+fn realloc_ends_a_block_or_keeps_it() {
     let table = table();
     table.enter(64);
     let of = table.begin_move(64).unwrap();
@@ -58,7 +58,7 @@ fn realloc_is_an_end_or_none() {
 /// A thread that got the address without being sampled ends nothing. It would report the end of the
 /// earlier block a second time.
 #[test]
-fn an_end_is_said_by_one() {
+fn an_end_is_reported_by_one_thread() {
     let table = table();
     table.enter(64);
     let of = table.begin_move(64).unwrap();
@@ -92,7 +92,7 @@ fn a_move_ends_its_own_block() {
 /// A thread is lost while it reports an end. A thread that enters the address goes on, but without
 /// a block that the end could be mistaken for.
 #[test]
-fn a_lost_thread_holds_up_nobody() {
+fn a_lost_thread_does_not_block_others() {
     let table = table();
     table.enter(64);
     let of = table.begin_move(64).unwrap();
@@ -105,7 +105,7 @@ fn a_lost_thread_holds_up_nobody() {
 
 /// A thread that enters an address whose end is being reported waits for the report.
 #[test]
-fn ends_are_said_before_beginnings() {
+fn ends_are_reported_before_new_blocks() {
     let table = table();
     let (said, saying) = (AtomicBool::new(false), AtomicBool::new(false));
     for _ in 0..200 {
