@@ -30,7 +30,7 @@ mod tests {
     use anyhow::bail;
 
     #[test]
-    fn as_often_as_it_takes_and_no_oftener() {
+    fn a_try_is_repeated_until_it_succeeds() {
         let mut tries = 0;
         let mut third = || {
             tries += 1;
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn in_vain_says_how_often_and_why() {
+    fn a_failed_wait_names_its_tries_and_reasons() {
         let never = until::<()>("never", 2, || Ok(Err("off".to_owned())));
         assert_eq!(never.expect_err("in vain").to_string(), "never: in none of 2 tries: off; off");
     }

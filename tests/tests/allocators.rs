@@ -135,12 +135,12 @@ fn judge_all(arguments: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn every_allocator_states_the_truth() -> Result<()> {
+fn every_allocator_is_counted_exactly() -> Result<()> {
     judge_all(&[])
 }
 
 #[test]
-fn every_allocator_states_the_truth_by_multi_links() -> Result<()> {
+fn every_allocator_is_counted_exactly_by_multi_links() -> Result<()> {
     judge_all(&["--probe-engine", "multi"])
 }
 
@@ -185,7 +185,7 @@ fn operators(daemon: &Daemon, workload: &Workload, profile: &Profile, truth: &Tr
 
 /// The C++ unwinder must never find the kernel's trampoline on the stack.
 #[test]
-fn new_that_fails_is_survived_under_every_allocator() -> Result<()> {
+fn a_failing_new_is_harmless_under_every_allocator() -> Result<()> {
     let program = build::compile("newfail.cpp", &[])?;
     // Debian's mimalloc is built as C: its operator new ends the program itself.
     for (library, _) in PRELOADED.iter().filter(|(_, name)| *name != "mimalloc") {
@@ -236,7 +236,7 @@ fn operator_new_has_its_callers_by_frame_pointers() -> Result<()> {
 
 /// A pool of the program's own, described only by the specification file.
 #[test]
-fn a_pool_is_seen_as_it_is_described() -> Result<()> {
+fn a_described_pool_is_counted_as_an_allocator() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("pools");
     std::fs::write(

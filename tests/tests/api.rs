@@ -124,7 +124,7 @@ fn stop_worker(daemon: &Daemon) -> Result<Child> {
 }
 
 #[tokio::test]
-async fn health_says_whether_the_worker_answers() -> Result<()> {
+async fn health_is_serving_only_while_the_worker_answers() -> Result<()> {
     let (workload, mut daemon) = ticking(&[])?;
     ensure!(health(&daemon).await? == [1; 2], "health says {:?}", health(&daemon).await?);
     let mut holder = stop_worker(&daemon)?;
@@ -234,7 +234,7 @@ async fn the_interval_changes_while_running() -> Result<()> {
 }
 
 #[tokio::test]
-async fn tcp_on_loopback_on_request() -> Result<()> {
+async fn tcp_is_served_on_loopback_on_request() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     // The port was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();

@@ -64,7 +64,7 @@ fn events(daemon: &Daemon, count: &str) -> Result<u64> {
 }
 
 #[test]
-fn programs_of_a_millisecond_have_names_and_right_totals() -> Result<()> {
+fn programs_of_a_millisecond_have_names_and_exact_totals() -> Result<()> {
     const RUNS: u64 = 200;
     let program = brief(0)?;
     let daemon = all()?;
@@ -190,7 +190,7 @@ fn is_fast_enough(attempt: impl Fn() -> Result<(u64, u64)>) -> Result<()> {
 }
 
 #[test]
-fn an_allocator_that_is_loaded_later_is_seen_at_once() -> Result<()> {
+fn a_later_loaded_allocator_is_probed_at_once() -> Result<()> {
     let program = build::compile("second.c", &[])?;
     // Without events the survey would take ten seconds and more.
     is_fast(2_000_000_000, || seen_later(&program))

@@ -38,7 +38,7 @@ fn daemon_refuses(what: &str, arguments: &[&str], code: i32, says: &[&str]) -> R
 }
 
 #[test]
-fn processes_that_cannot_be_profiled() -> Result<()> {
+fn unprofilable_processes_are_refused() -> Result<()> {
     build::require_root()?;
     daemon_refuses("unknown pid", &["--pid", NO_PID], 1, &[NO_PID])?;
     daemon_refuses("kernel thread", &["--pid", "2"], 1, &["kernel thread"])?;
@@ -50,7 +50,7 @@ fn processes_that_cannot_be_profiled() -> Result<()> {
 }
 
 #[test]
-fn usage() -> Result<()> {
+fn invalid_arguments_are_refused() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let pid = workload.pid().to_string();
     for flags in [
@@ -89,7 +89,7 @@ fn usage() -> Result<()> {
 }
 
 #[test]
-fn sockets() -> Result<()> {
+fn missing_and_foreign_sockets_are_refused() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let pid = workload.pid().to_string();
     let directory = tempfile::tempdir()?;
@@ -117,7 +117,7 @@ fn sockets() -> Result<()> {
 }
 
 #[test]
-fn questions_that_a_running_daemon_refuses() -> Result<()> {
+fn invalid_requests_to_a_daemon_are_refused() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     let output = "/proc/no/such/file";
@@ -133,7 +133,7 @@ fn questions_that_a_running_daemon_refuses() -> Result<()> {
 }
 
 #[test]
-fn without_the_rights() -> Result<()> {
+fn a_daemon_without_privileges_is_refused() -> Result<()> {
     build::require_root()?;
     let workload = Workload::edge(&["odd"])?;
     let pid = workload.pid().to_string();

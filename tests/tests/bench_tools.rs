@@ -76,7 +76,7 @@ struct Covered {
 }
 
 #[test]
-fn exact_figures_are_those_that_samplerd_counts() -> Result<()> {
+fn exact_figures_agree_with_samplerd() -> Result<()> {
     let directory = tempfile::tempdir()?;
     // The counts of all tries are added: intervals that are too narrow do not become right by their
     // number.

@@ -125,7 +125,7 @@ fn exact(daemon: &Daemon, processes: u64, sums: [u64; 3]) -> Result<()> {
 }
 
 #[test]
-fn short_processes_leave_nothing_behind() -> Result<()> {
+fn resources_of_short_processes_are_given_back() -> Result<()> {
     let program = sampler_tests::build::compile("churn.c", &[])?;
     let comm: String = program.file_name().context("a name")?.to_string_lossy().into();
     let comm = &comm[..15];
@@ -296,7 +296,7 @@ fn a_large_process_takes_no_live_samples_from_a_small_one() -> Result<()> {
 
 /// More processes than slots: processes without a slot are not profiled, and every profile says so.
 #[test]
-fn what_finds_no_slot_is_counted() -> Result<()> {
+fn processes_without_a_slot_are_counted() -> Result<()> {
     let first = Workload::start("storm.c", &["100", "64", "10", "0"])?;
     let daemon = Daemon::start(&[], &["--all", "--max-processes", "1"])?;
     let mut more = (0..3)

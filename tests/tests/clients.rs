@@ -65,7 +65,7 @@ fn is_served(daemon: &Daemon) -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_api_over_tcp_answers_who_has_the_token() -> Result<()> {
+async fn the_api_over_tcp_requires_the_token() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let port = port()?;
     // samplerd makes the directory if it does not exist. The directory stays if another daemon uses
@@ -148,7 +148,7 @@ fn watchers_that_do_not_read_take_little_memory() -> Result<()> {
 }
 
 #[tokio::test]
-async fn many_profiles_at_a_time_are_made_one_after_another() -> Result<()> {
+async fn many_simultaneous_profiles_take_bounded_memory() -> Result<()> {
     let (mut workload, daemon) = many_stacks(&[])?;
     let mut answers = tokio::task::JoinSet::new();
     for _ in 0..4 {
@@ -183,7 +183,7 @@ async fn many_profiles_at_a_time_are_made_one_after_another() -> Result<()> {
 }
 
 #[test]
-fn others_see_and_only_owners_change() -> Result<()> {
+fn other_users_may_read_and_only_owners_change() -> Result<()> {
     let own = Workload::edge(&["odd"])?;
     let program = build::compile("edges.c", &[])?;
     let theirs = Workload::spawn("edges.c as nobody", nobody::as_nobody(&program).arg("odd"))?;

@@ -66,7 +66,7 @@ fn every_probe_names_its_instruction() -> Result<()> {
 
 /// A return probe on a function that throws ends the process. None of our probes may end it.
 #[test]
-fn cpp_survives_new_that_fails() -> Result<()> {
+fn a_failing_new_is_harmless_on_every_engine() -> Result<()> {
     for engine in ["session", "multi", "perf"] {
         let mut workload = Workload::start("newfail.cpp", &[])?;
         let daemon =

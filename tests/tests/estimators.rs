@@ -64,7 +64,7 @@ fn reference_is_sound(profile: &Profile) -> Result<()> {
 }
 
 #[test]
-fn every_estimator_of_geometric_samples() -> Result<()> {
+fn every_estimator_covers_the_truth_of_geometric_samples() -> Result<()> {
     let (mut workload, daemon, truth) = done("32KiB")?;
     let total = truth.total().alloc;
     for estimator in ["weighted", "failed-trials", "calibrated"] {
@@ -116,7 +116,7 @@ fn calibrated_rows_sum_to_the_exact_totals() -> Result<()> {
 /// A missing pair is refused in one line with the pid, with exit code 1. This holds for every
 /// strategy that the process was ever sampled with, and over the API too.
 #[tokio::test]
-async fn missing_pairs_are_refused() -> Result<()> {
+async fn missing_estimators_of_a_strategy_are_refused() -> Result<()> {
     let mut workload = Workload::edge(&["ticks", "100"])?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     workload.go()?;

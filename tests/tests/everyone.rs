@@ -59,7 +59,7 @@ fn sees(daemon: &Daemon, workload: &mut Workload, pid: u32) -> Result<Truth> {
 }
 
 #[test]
-fn before_and_after_the_daemon() -> Result<()> {
+fn programs_started_before_and_after_the_daemon_are_counted() -> Result<()> {
     let mut early = workload()?;
     let daemon = everyone()?;
     let mut late = workload()?;
@@ -73,7 +73,7 @@ fn before_and_after_the_daemon() -> Result<()> {
 
 /// The daemon starts between two phases of one program.
 #[test]
-fn in_the_middle_of_a_program() -> Result<()> {
+fn a_running_program_is_counted_from_the_attach_on() -> Result<()> {
     let mut workload = Workload::start("windows.c", &[])?;
     workload.go()?;
     let first = workload.truth()?.total().alloc;
@@ -98,7 +98,7 @@ fn in_the_middle_of_a_program() -> Result<()> {
 }
 
 #[test]
-fn two_daemons_see_the_same() -> Result<()> {
+fn two_daemons_count_the_same() -> Result<()> {
     let mut workload = workload()?;
     let pid = workload.pid();
     let others = everyone()?;
@@ -112,7 +112,7 @@ fn two_daemons_see_the_same() -> Result<()> {
 }
 
 #[test]
-fn a_killed_daemon_leaves_nothing() -> Result<()> {
+fn a_killed_daemon_leaves_no_breakpoint() -> Result<()> {
     let mut workload = workload()?;
     let pid = workload.pid();
     let mut killed = everyone()?;
@@ -179,7 +179,7 @@ fn wait_for_probes(daemon: &Daemon, root: &Path) -> Result<()> {
 /// A container with its own libc at the usual path, and another program at the path of one of the
 /// host's programs.
 #[test]
-fn a_container() -> Result<()> {
+fn a_program_in_a_container_is_counted() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let [kept, root] = ["kept", "root"].map(|name| directory.path().join(name));
     image(&kept)?;
@@ -198,7 +198,7 @@ fn a_container() -> Result<()> {
 
 /// Containers of one image: their roots are overlays of one layer, whose libc gets its probes once.
 #[test]
-fn containers_that_share_a_layer() -> Result<()> {
+fn containers_with_a_common_layer_are_probed_once() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let [layer, root] = ["layer", "root"].map(|name| directory.path().join(name));
     image(&layer)?;

@@ -110,7 +110,7 @@ fn windows_follow_each_other_and_add_up_to_everything() -> Result<()> {
 }
 
 #[test]
-fn what_is_held_is_a_snapshot() -> Result<()> {
+fn exported_held_bytes_are_a_snapshot() -> Result<()> {
     let collector = Collector::start()?;
     let mut workload = Workload::start("windows.c", &[])?;
     let daemon = exporting(&[workload.pid()], &collector.url(), &[])?;
@@ -127,7 +127,7 @@ fn what_is_held_is_a_snapshot() -> Result<()> {
 }
 
 #[test]
-fn a_collector_that_fails_gets_everything_once_it_works() -> Result<()> {
+fn a_failed_collector_later_gets_all_profiles() -> Result<()> {
     let collector = Collector::start()?;
     let workload = ticking()?;
     let daemon = exporting(&[workload.pid()], &collector.url(), &[])?;
@@ -168,7 +168,7 @@ fn a_collector_that_fails_gets_everything_once_it_works() -> Result<()> {
 }
 
 #[test]
-fn a_collector_is_left_alone_for_as_long_as_it_asks() -> Result<()> {
+fn the_retry_delay_of_a_collector_is_kept() -> Result<()> {
     const SECONDS: u64 = 5;
     let collector = Collector::start()?;
     collector.behave(Manner::Refuse(429, Some(SECONDS)));
@@ -185,7 +185,7 @@ fn a_collector_is_left_alone_for_as_long_as_it_asks() -> Result<()> {
 }
 
 #[test]
-fn what_is_refused_for_ever_is_counted_and_not_repeated() -> Result<()> {
+fn permanently_refused_requests_are_counted_not_retried() -> Result<()> {
     let collector = Collector::start()?;
     collector.behave(Manner::Refuse(400, None));
     let workload = ticking()?;
@@ -234,7 +234,7 @@ fn the_last_window_is_sent_at_the_end() -> Result<()> {
 }
 
 #[test]
-fn grpc_carries_the_same() -> Result<()> {
+fn profiles_are_exported_over_grpc() -> Result<()> {
     let collector = Collector::start_grpc()?;
     collector.behave(Manner::Refuse(503, None));
     let workload = ticking()?;
@@ -330,7 +330,7 @@ fn is_refused(arguments: &[&str], code: i32, says: &str) -> Result<()> {
 }
 
 #[test]
-fn what_cannot_work_is_said_at_the_start() -> Result<()> {
+fn invalid_export_options_are_refused_at_the_start() -> Result<()> {
     let url = "otlp+http://127.0.0.1:4318";
     let directory = tempfile::tempdir()?;
     let file = |mode: u32, text: &str| -> Result<String> {

@@ -69,7 +69,7 @@ fn pprof_is_a_gzipped_file() -> Result<()> {
 
 /// A query does not change the answer: the whole state is queried twice.
 #[test]
-fn asking_changes_nothing() -> Result<()> {
+fn queries_do_not_change_the_profile() -> Result<()> {
     let (_workload, daemon, first) = profiled()?;
     let second = daemon.profile("live", &[])?;
     ensure!(first.totals == second.totals, "totals differ");

@@ -99,7 +99,7 @@ fn turn(workload: &mut Workload, how: &str) -> Result<Truth> {
 }
 
 #[test]
-fn a_leak_is_named_and_nothing_else() -> Result<()> {
+fn only_the_leak_is_named() -> Result<()> {
     let mut workload = Workload::start("leaks.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "4096"])?;
     let filled = turn(&mut workload, "steady")?;
@@ -158,7 +158,7 @@ fn a_leak_is_named_and_nothing_else() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_known_is_refused() -> Result<()> {
+fn leaks_without_held_bytes_are_refused() -> Result<()> {
     for (arguments, words) in [
         (&["--no-live"][..], "start samplerd without --no-live"),
         (&["--strategy", "stride"], "stride"),

@@ -115,7 +115,7 @@ fn lifetimes_are_those_of_the_program() -> Result<()> {
 }
 
 #[test]
-fn without_frees_nothing_is_known_of_what_is_held() -> Result<()> {
+fn held_bytes_are_unknown_without_free_probes() -> Result<()> {
     let workload = Workload::start("windows.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--no-live"])?;
     let kinds = ["live", "peak"].map(|kind| ["profile", "--kind", kind]);

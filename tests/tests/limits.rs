@@ -108,7 +108,7 @@ fn a_daemon_stopped_for_ten_seconds_catches_up() -> Result<()> {
 }
 
 #[test]
-fn an_interval_changed_while_running_biases_nothing() -> Result<()> {
+fn estimates_are_right_when_the_interval_changes() -> Result<()> {
     let mut workload = truth_workload("34")?;
     let daemon = Daemon::start(&[workload.pid()], DENSE)?;
     workload.go()?;

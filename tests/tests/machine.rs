@@ -94,7 +94,7 @@ const PROGRAM: &str = "#include <iostream>\n#include <map>\n#include <regex>\n\
 
 /// g++ starts cc1plus, as, collect2 and ld, each a process of its own.
 #[test]
-fn a_compiler() -> Result<()> {
+fn a_compiler_and_its_processes_are_counted() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let source = directory.path().join("program.cpp");
     std::fs::write(&source, PROGRAM).context("write the program")?;
@@ -106,7 +106,7 @@ fn a_compiler() -> Result<()> {
 /// Python's modules are libraries that the interpreter loads by `dlopen`, with libraries of their
 /// own.
 #[test]
-fn an_interpreter() -> Result<()> {
+fn an_interpreter_with_loaded_libraries_is_counted() -> Result<()> {
     let script = "import ssl, sqlite3, decimal, json, ctypes, bz2, lzma\n\
         d = sqlite3.connect(':memory:')\n\
         d.execute('create table t(a, b)')\n\

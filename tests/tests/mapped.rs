@@ -80,13 +80,13 @@ fn every_call_is_counted_under_its_function() -> Result<()> {
 }
 
 #[test]
-fn so_it_is_among_all_processes() -> Result<()> {
+fn every_call_is_counted_under_its_function_with_all() -> Result<()> {
     let mut workload = Workload::start("mapped.c", &["all"])?;
     everything(&[], &["--all"], &mut workload)
 }
 
 #[test]
-fn a_new_program_begins_with_nothing() -> Result<()> {
+fn an_exec_ends_the_mappings_of_the_old_image() -> Result<()> {
     let mut workload = Workload::start("mapped.c", &["exec"])?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     workload.go()?;
@@ -106,7 +106,7 @@ fn a_new_program_begins_with_nothing() -> Result<()> {
 }
 
 #[test]
-fn of_a_flood_the_sums_are_right() -> Result<()> {
+fn sums_of_a_flood_of_mappings_are_exact() -> Result<()> {
     let mut workload = Workload::start("mapped.c", &["flood", "20000"])?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     workload.go()?;
@@ -125,7 +125,7 @@ fn of_a_flood_the_sums_are_right() -> Result<()> {
 }
 
 #[test]
-fn a_window_has_what_was_mapped_in_it() -> Result<()> {
+fn a_window_has_the_mappings_of_its_time() -> Result<()> {
     let mut workload = Workload::start("mapped.c", &["all"])?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     workload.go()?;
@@ -148,7 +148,7 @@ fn a_window_has_what_was_mapped_in_it() -> Result<()> {
 }
 
 #[test]
-fn every_format_has_it_or_says_why_not() -> Result<()> {
+fn every_format_prints_mappings_or_says_why_not() -> Result<()> {
     let mut workload = Workload::start("mapped.c", &["all"])?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     workload.go()?;
@@ -182,7 +182,7 @@ fn every_format_has_it_or_says_why_not() -> Result<()> {
 }
 
 #[test]
-fn left_out_it_is_said_to_be() -> Result<()> {
+fn disabled_mappings_are_reported() -> Result<()> {
     let mut workload = Workload::start("mapped.c", &["all"])?;
     let daemon = Daemon::start(&[workload.pid()], &["--no-mappings"])?;
     let blind = daemon.status()?["blind"].to_string();
@@ -209,7 +209,7 @@ sys.stdin.readline()
 ";
 
 #[test]
-fn python_shows_where_it_maps() -> Result<()> {
+fn mappings_of_python_have_whole_stacks() -> Result<()> {
     let mut python = Workload::spawn("python3", Command::new("python3").args(["-c", PYTHON]))?;
     let daemon = Daemon::start(&[python.pid()], &[])?;
     python.go()?;

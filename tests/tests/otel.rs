@@ -89,18 +89,18 @@ fn plain(when: &str) -> Result<()> {
 }
 
 #[test]
-fn foreign_weights_are_unchanged() -> Result<()> {
+fn weights_of_a_self_sampling_arena_are_unchanged() -> Result<()> {
     plain("early")
 }
 
 #[test]
-fn a_library_that_is_loaded_later() -> Result<()> {
+fn weights_of_a_later_loaded_arena_are_unchanged() -> Result<()> {
     plain("late")
 }
 
 /// Moments carry the Horvitz–Thompson variance of the given weights.
 #[test]
-fn intervals_are_those_of_the_weights() -> Result<()> {
+fn intervals_have_the_variance_of_the_weights() -> Result<()> {
     let mut workload = workload("early", "plain")?;
     let daemon = Daemon::start(&[workload.pid()], ROOM)?;
     workload.go()?;
@@ -149,7 +149,7 @@ fn semaphores_are_raised_while_a_listener_is_attached() -> Result<()> {
 }
 
 #[test]
-fn values_that_cannot_be_are_refused_and_counted() -> Result<()> {
+fn impossible_values_are_refused_and_counted() -> Result<()> {
     let mut workload = workload("early", "hostile")?;
     let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
     workload.go()?;
@@ -164,7 +164,7 @@ fn values_that_cannot_be_are_refused_and_counted() -> Result<()> {
 }
 
 #[test]
-fn a_flood_is_cut_and_counted_and_starves_nobody() -> Result<()> {
+fn a_flood_is_cut_and_counted_and_leaves_others_room() -> Result<()> {
     let mut flood = workload("early", "flood")?;
     let mut quiet = Workload::edge(&["keep", "1000"])?;
     // A sample that is lost in the ring is neither in the profile nor in `usdt_flood`.
@@ -224,19 +224,19 @@ fn beside_each_other(all: bool) -> Result<()> {
 }
 
 #[test]
-fn a_shim_in_front_of_glibc_is_not_counted_twice() -> Result<()> {
+fn a_shim_and_glibc_are_counted_once() -> Result<()> {
     beside_each_other(false)
 }
 
 #[test]
-fn the_same_where_links_are_shared() -> Result<()> {
+fn a_shim_and_glibc_are_counted_once_with_shared_links() -> Result<()> {
     beside_each_other(true)
 }
 
 /// A request for another interval does not change a process that samples itself. The answer says
 /// so.
 #[test]
-fn another_interval_is_not_its_own() -> Result<()> {
+fn a_self_sampling_process_keeps_its_interval() -> Result<()> {
     let mut shimmed = shimmed()?;
     let daemon = Daemon::start(&[shimmed.pid()], EVERYTHING)?;
     let set = daemon.sampler(&["set", "--interval", "4096"])?.success("sampler set")?;

@@ -61,7 +61,7 @@ fn two_phases() -> Result<(Workload, Daemon, Truth, [Profile; 2])> {
 }
 
 #[test]
-fn frames_say_what_the_program_did() -> Result<()> {
+fn frames_have_the_totals_of_the_program() -> Result<()> {
     let (mut workload, daemon, truth, profiles) = two_phases()?;
     let (alloc, live) =
         (drawn(&daemon, &["flamegraph"])?, drawn(&daemon, &["flamegraph", "--kind", "live"])?);

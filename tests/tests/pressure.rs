@@ -109,7 +109,7 @@ fn recovers(daemon: &Daemon, workload: &Workload, interval: u64) -> Result<Value
 /// The daemon reads nothing until the storm is over. The kernel's brake alone keeps the ring from
 /// filling.
 #[test]
-fn a_storm_does_not_fill_the_ring_of_a_daemon_that_stands_still() -> Result<()> {
+fn a_storm_does_not_fill_the_ring_of_a_stopped_daemon() -> Result<()> {
     let (mut noisy, mut quiet) = (workload(400_000, 100, 64)?, workload(0, 40, 500)?);
     let pids = [noisy.pid(), quiet.pid()];
     let arguments = ["--interval", "1", "--max-samples-per-second", "25000"];
@@ -143,7 +143,7 @@ fn a_storm_does_not_fill_the_ring_of_a_daemon_that_stands_still() -> Result<()> 
 /// Rings that are too small for a brake of many levels. Samples without room are lost with their
 /// size, and no interval is too narrow.
 #[test]
-fn with_small_rings_intervals_hold() -> Result<()> {
+fn estimates_with_small_rings_cover_the_truth() -> Result<()> {
     for ring in ["64KiB", "1MiB", "4MiB"] {
         let mut workload = Workload::start("truth.c", &["32", "1", "512"])?;
         let arguments = ["--interval", "512", "--ring", ring, "--max-samples-per-second", "25000"];
@@ -232,7 +232,7 @@ fn a_limit_for_each_process_is_kept() -> Result<()> {
 }
 
 #[test]
-fn limits_that_make_no_sense_are_refused_in_a_line() -> Result<()> {
+fn invalid_limits_are_refused_in_one_line() -> Result<()> {
     for limit in ["--max-samples-per-second", "--max-samples-per-process"] {
         for value in ["0", "-1", "many", "1e7", ""] {
             let daemon = sampler_tests::daemon::samplerd(&["--pid", "1", limit, value])?;

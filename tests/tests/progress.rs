@@ -11,7 +11,7 @@ const STOP: i32 = 19;
 const CONTINUE: i32 = 18;
 
 #[test]
-fn a_profile_that_takes_its_time() -> Result<()> {
+fn a_slow_profile_shows_its_progress() -> Result<()> {
     let mut workload = Workload::edge(&["stacks"])?;
     let mut daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
     workload.go()?;

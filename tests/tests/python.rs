@@ -108,7 +108,7 @@ fn check(python: &Path, daemon: Daemon, mut workload: Workload) -> Result<()> {
 }
 
 #[test]
-fn stacks_are_those_that_python_states() -> Result<()> {
+fn stacks_equal_those_of_python() -> Result<()> {
     for python in interpreters()? {
         let workload = start(&python)?;
         let daemon = Daemon::start(&[workload.pid()], ALL)?;
@@ -118,7 +118,7 @@ fn stacks_are_those_that_python_states() -> Result<()> {
 }
 
 #[test]
-fn stacks_in_a_pid_namespace_are_those_that_python_states() -> Result<()> {
+fn stacks_in_a_pid_namespace_equal_those_of_python() -> Result<()> {
     let python = interpreters()?.pop().context("no interpreter")?;
     let namespace = PidNamespace::start()?;
     let command = namespace.command(&python);
@@ -130,7 +130,7 @@ fn stacks_in_a_pid_namespace_are_those_that_python_states() -> Result<()> {
 
 /// Code objects that are freed, and others made where they were, before a sample of them is read: what is shown is right, or it is native.
 #[test]
-fn code_that_is_gone_is_not_taken_for_what_came_after_it() -> Result<()> {
+fn freed_code_objects_are_not_named_by_later_ones() -> Result<()> {
     for python in interpreters()? {
         let mut workload = start(&python)?;
         let daemon = Daemon::start(&[workload.pid()], ALL)?;

@@ -103,7 +103,7 @@ fn bytes(truth: &Truth) -> u64 {
 /// Each function allocates 1.25 MiB at 64 KiB and 16 MiB at 16 MiB. At the larger interval more
 /// than a third of the functions have no sample.
 #[test]
-fn rows_cover_what_passed_at_the_longer_interval() -> Result<()> {
+fn rows_cover_the_truth_at_the_longer_interval() -> Result<()> {
     let (daemon, mut workload, truths) = run(&["80", "1024"])?;
     let [short, both] = truths.as_slice() else { anyhow::bail!("{truths:?}") };
     let all: [&[&str]; 5] = [
@@ -158,7 +158,7 @@ fn listed_as_in_the_profile(daemon: &Daemon) -> Result<()> {
 
 /// A short time at a large interval widens a row by no more than the bytes allocated in that time.
 #[test]
-fn a_moment_at_a_long_interval_does_little() -> Result<()> {
+fn a_short_time_at_a_long_interval_widens_rows_little() -> Result<()> {
     let (daemon, mut workload, truths) = run(&["80", "1", "80"])?;
     let [first, second, all] = truths.as_slice() else { anyhow::bail!("{truths:?}") };
     let between = (bytes(second) - bytes(first)) as f64;

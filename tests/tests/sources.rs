@@ -50,29 +50,29 @@ fn keeping() -> Result<Workload> {
 }
 
 #[test]
-fn uprobes() -> Result<()> {
+fn probed_processes_have_the_source_uprobes() -> Result<()> {
     says(keeping()?, &[], &["uprobes"])
 }
 
 #[test]
-fn windows() -> Result<()> {
+fn windowed_processes_have_the_source_windows() -> Result<()> {
     says(keeping()?, &["--windows", "1%"], &["windows"])
 }
 
 #[test]
-fn injected() -> Result<()> {
+fn injected_processes_have_the_source_injected() -> Result<()> {
     says(keeping()?, &["--inject"], &["injected"])
 }
 
 #[test]
-fn preloaded() -> Result<()> {
+fn preloaded_processes_have_the_source_preloaded() -> Result<()> {
     says(preload::workload("edges.c", &["keep", "1000"], 4096)?, &[], &["preloaded"])
 }
 
 /// An arena that samples itself, in a program that also uses glibc's malloc. The second case probes
 /// nothing else.
 #[test]
-fn both_are_said() -> Result<()> {
+fn both_sources_of_a_process_are_reported() -> Result<()> {
     let library = build::compile("otelarena.c", &["-shared", "-fPIC"])?;
     let library = library.to_str().context("path is not UTF-8")?;
     let workload = || Workload::start("otel.c", &[library, "early", "plain"]);
@@ -82,7 +82,7 @@ fn both_are_said() -> Result<()> {
 
 /// A profile of several processes.
 #[test]
-fn a_profile_of_several_counts_them() -> Result<()> {
+fn a_profile_counts_processes_by_source() -> Result<()> {
     let mut all = [keeping()?, preload::workload("edges.c", &["keep", "1000"], 4096)?];
     let pids: Vec<u32> = all.iter().map(Workload::pid).collect();
     let daemon = Daemon::start(&pids, &[])?;

@@ -105,7 +105,7 @@ fn stacks_that_differ_near_the_root_are_distinct() -> Result<()> {
 }
 
 #[test]
-fn every_stack_is_copied_where_that_is_asked_for() -> Result<()> {
+fn every_stack_is_copied_without_the_cache() -> Result<()> {
     let (profile, truth, known) = run("5", &["--no-stack-cache"])?;
     is_true(&profile, &truth)?;
     ensure!(known == 0.0, "{known} were known");

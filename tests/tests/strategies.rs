@@ -126,7 +126,7 @@ fn runs(seeds: u64, law: &[&str], daemon: &[&str], known: bool) -> Result<[Vec<C
 }
 
 #[test]
-fn poisson_is_as_good_as_it_says() -> Result<()> {
+fn poisson_estimates_have_the_stated_errors() -> Result<()> {
     let [alloc, live] = runs(100, &["poisson"], &["--strategy", "poisson"], true)?;
     statistics::judge("poisson, allocated bytes", &alloc)?;
     // These comparisons are too few to fail the negative controls. The allocated bytes have shown
@@ -139,7 +139,7 @@ fn poisson_is_as_good_as_it_says() -> Result<()> {
 /// The test judges objects. Large blocks are rare, and make the estimate of bytes useless, as is
 /// expected of bernoulli.
 #[test]
-fn bernoulli_is_as_good_as_it_says() -> Result<()> {
+fn bernoulli_estimates_have_the_stated_errors() -> Result<()> {
     let one_in = ONE_IN.to_string();
     let daemon = ["--strategy", "bernoulli", "--one-in", &one_in];
     let mut data = Vec::new();
@@ -307,19 +307,19 @@ fn totals_are_exact(profile: &Profile) -> Result<()> {
 }
 
 #[test]
-fn failed_trials_are_as_good_as_they_say() -> Result<()> {
+fn failed_trials_have_the_stated_errors() -> Result<()> {
     judge_printed("failed trials", ("failed-trials", Counted::Bytes), &[], &[], 600)
 }
 
 #[test]
-fn calibrated_geometric_is_as_good_as_it_says() -> Result<()> {
+fn calibrated_geometric_estimates_have_the_stated_errors() -> Result<()> {
     judge_printed("calibrated, geometric", ("calibrated", Counted::Bytes), &[], &[], 700)
 }
 
 /// The test judges objects. Intervals of bytes have room for large blocks that may have been
 /// missed, and are no standard deviations.
 #[test]
-fn calibrated_bernoulli_is_as_good_as_it_says() -> Result<()> {
+fn calibrated_bernoulli_estimates_have_the_stated_errors() -> Result<()> {
     let daemon = ["--strategy", "bernoulli", "--one-in", "64"];
     judge_printed(
         "calibrated, bernoulli",
@@ -331,7 +331,7 @@ fn calibrated_bernoulli_is_as_good_as_it_says() -> Result<()> {
 }
 
 #[test]
-fn calibrated_adaptive_is_as_good_as_it_says() -> Result<()> {
+fn calibrated_adaptive_estimates_have_the_stated_errors() -> Result<()> {
     judge_printed(
         "calibrated, adaptive",
         ("calibrated", Counted::Bytes),

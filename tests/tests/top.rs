@@ -52,7 +52,7 @@ fn held(process: &Value) -> Result<[String; 2]> {
 }
 
 #[test]
-fn it_shows_what_ps_says_and_leads_to_the_code() -> Result<()> {
+fn top_shows_the_numbers_of_ps_and_leads_to_the_code() -> Result<()> {
     let (mut workload, daemon) = at_rest()?;
     let pid = workload.pid();
     let mut terminal = top(&daemon.address, (160, 40), &["--period", "200ms"])?;
@@ -105,7 +105,7 @@ fn it_shows_what_ps_says_and_leads_to_the_code() -> Result<()> {
 }
 
 #[test]
-fn what_is_frozen_stands_still() -> Result<()> {
+fn a_frozen_screen_stays_unchanged() -> Result<()> {
     let (mut workload, daemon) = at_rest()?;
     let pid = workload.pid();
     let mut terminal = top(&daemon.address, (80, 24), &["--period", "100ms", "--kind", "live"])?;
@@ -152,7 +152,7 @@ fn top_reports_a_dead_daemon_and_waits_for_the_next() -> Result<()> {
 }
 
 #[test]
-fn without_a_terminal_it_is_refused_in_one_line() -> Result<()> {
+fn top_without_a_terminal_is_refused_in_one_line() -> Result<()> {
     let refused = finish(Command::new(build::program("sampler")?).args(["top"]))?;
     let said = &refused.stderr;
     ensure!(refused.code() == 1 && said.lines().count() == 1, "{said}");

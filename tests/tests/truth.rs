@@ -51,7 +51,7 @@ struct Data {
 }
 
 #[test]
-fn estimates_are_as_good_as_they_say() -> Result<()> {
+fn estimates_have_the_stated_errors() -> Result<()> {
     let mut data = Data { alloc: Vec::new(), live: Vec::new() };
     let mut seed = 0;
     for way in WAYS {
@@ -67,7 +67,7 @@ fn estimates_are_as_good_as_they_say() -> Result<()> {
 /// Half the cost: frees are not probed. Allocated bytes are as precise, and the profile claims no
 /// held bytes.
 #[test]
-fn no_live_counts_allocations_only() -> Result<()> {
+fn the_no_live_option_counts_allocations_only() -> Result<()> {
     let (profile, truth) = profile(Build::Plain, 1001, &["--no-live"])?;
     exact(&profile, &truth)?;
     ensure!(profile.totals.inuse_space.moments.samples == 0, "--no-live must hold nothing");
@@ -78,7 +78,7 @@ fn no_live_counts_allocations_only() -> Result<()> {
 
 /// Two processes under one daemon: each has its own numbers.
 #[test]
-fn processes_are_kept_apart() -> Result<()> {
+fn totals_of_two_processes_are_kept_apart() -> Result<()> {
     let arguments = |seed: &'static str| ["truth.c", seed, "1", "32768"];
     let mut both = [arguments("2001"), arguments("2002")]
         .map(|[source, rest @ ..]| Workload::start(source, &rest))

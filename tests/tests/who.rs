@@ -206,7 +206,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn groups_and_containers() -> Result<()> {
+fn processes_are_grouped_by_cgroup_and_container() -> Result<()> {
     let programs = Programs::new()?;
     let own = std::process::id();
     let slice = Group::new(&format!("sampler-who-{own}"))?;
@@ -296,7 +296,7 @@ fn excluded_processes_are_left_alone() -> Result<()> {
 }
 
 #[test]
-fn what_is_blind_is_said() -> Result<()> {
+fn blind_processes_are_reported() -> Result<()> {
     build::require_root()?;
     let bare = ["-static", "-nostdlib"];
     let stripped = build::compile("noalloc.c", &[&bare[..], &["-s"]].concat())?;
@@ -346,7 +346,7 @@ fn what_is_blind_is_said() -> Result<()> {
 }
 
 #[test]
-fn exclusions_are_for_processes_that_nobody_names() -> Result<()> {
+fn exclusions_do_not_apply_to_named_processes() -> Result<()> {
     let refused = sampler_tests::daemon::samplerd(&["--pid", "1", "--exclude", "comm:x"])?;
     ensure!(refused.code() == 2 && refused.stderr.contains("add --all"), "{}", refused.stderr);
     for (which, words) in

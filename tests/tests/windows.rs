@@ -289,7 +289,7 @@ fn windows_separate_phases() -> Result<()> {
 
 /// Samples whose record was lost are in the window in which the loss was seen.
 #[test]
-fn a_window_has_what_was_lost_in_it() -> Result<()> {
+fn a_window_has_its_lost_samples() -> Result<()> {
     let mut workload = Workload::start("truth.c", &["32", "1", "512"])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "512", "--ring", "64KiB"])?;
     workload.go()?;
@@ -314,7 +314,7 @@ fn a_window_has_what_was_lost_in_it() -> Result<()> {
 }
 
 #[test]
-fn what_makes_no_sense_is_one_line() -> Result<()> {
+fn invalid_windows_are_refused_in_one_line() -> Result<()> {
     let mut workload = Workload::start("windows.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     for arguments in [

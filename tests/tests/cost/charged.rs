@@ -85,7 +85,7 @@ fn charged() -> Result<Result<(Workload, Daemon), String>> {
 
 /// Every output of a profile or a process shows its cost.
 #[test]
-fn the_cost_is_everywhere() -> Result<()> {
+fn every_output_shows_the_cost() -> Result<()> {
     let (mut workload, daemon) = again::until("the cost of calls", TRIES, charged)?;
     let profile = daemon.profile("alloc", &[])?;
     let cost_of_profile = &profile.json["cost"];
@@ -127,7 +127,7 @@ fn the_cost_is_everywhere() -> Result<()> {
 }
 
 #[test]
-fn the_cost_of_an_exited_process_is_not_forgotten() -> Result<()> {
+fn the_cost_of_an_exited_process_is_kept() -> Result<()> {
     again::until("an exit at one price", TRIES, || {
         let mut workload = Workload::start("cost.c", &[])?;
         let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
@@ -156,7 +156,7 @@ fn the_cost_of_an_exited_process_is_not_forgotten() -> Result<()> {
 /// The hits of the calibration belong to no process. No count includes them, neither at the start
 /// nor when prices are measured again.
 #[test]
-fn the_calibration_is_in_no_count() -> Result<()> {
+fn calibration_hits_are_in_no_count() -> Result<()> {
     for engine in ["session", "multi", "perf"] {
         nothing_is_counted(engine, &["--probe-engine", engine, "--interval", "1"], false)
             .with_context(|| engine.to_owned())?;

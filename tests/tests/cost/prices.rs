@@ -7,7 +7,7 @@ use sampler_tests::{Daemon, Workload, again};
 use serde_json::Value;
 
 #[test]
-fn session_costs_what_it_says() -> Result<()> {
+fn the_session_cost_agrees_with_the_slowdown() -> Result<()> {
     agrees("pairs", 40_000, &["--probe-engine", "session"])?;
     agrees("mix", 15_000, &["--probe-engine", "session"])?;
     agrees("large", 20_000, &["--probe-engine", "session", "--interval", "4GiB"])?;
@@ -15,14 +15,14 @@ fn session_costs_what_it_says() -> Result<()> {
 }
 
 #[test]
-fn multi_costs_what_it_says() -> Result<()> {
+fn the_multi_cost_agrees_with_the_slowdown() -> Result<()> {
     agrees("pairs", 40_000, &["--probe-engine", "multi"])?;
     agrees("mix", 15_000, &["--probe-engine", "multi"])?;
     Ok(())
 }
 
 #[test]
-fn perf_costs_what_it_says() -> Result<()> {
+fn the_perf_cost_agrees_with_the_slowdown() -> Result<()> {
     agrees("pairs", 40_000, &["--probe-engine", "perf"])?;
     agrees("mix", 15_000, &["--probe-engine", "perf"])?;
     Ok(())
@@ -32,7 +32,7 @@ fn perf_costs_what_it_says() -> Result<()> {
 /// from the caches. The test prints the extra cost over the calibration, which docs/statistics.md
 /// quotes.
 #[test]
-fn real_programs_pay_about_what_it_says() -> Result<()> {
+fn the_cost_of_real_programs_is_near_the_slowdown() -> Result<()> {
     for (interpreter, script, case, count) in [
         ("/usr/bin/python3", "cost.py", "parse", 12),
         ("/usr/bin/python3", "cost.py", "database", 20),
@@ -48,7 +48,7 @@ fn real_programs_pay_about_what_it_says() -> Result<()> {
 
 /// Every allocation is a sample, and every free ends one.
 #[test]
-fn samples_cost_what_it_says() -> Result<()> {
+fn the_cost_of_samples_agrees_with_the_slowdown() -> Result<()> {
     let (mut plain, mut probed) = (Own::start()?, Own::start()?);
     let arguments = &["--interval", "1", "--ring-bytes", "64MiB"];
     let trial = Trial { case: "pairs", count: 2_000, factor: REAL, arguments };
@@ -63,7 +63,7 @@ fn samples_cost_what_it_says() -> Result<()> {
 /// A process that samples itself pays only for its samples and their ends: each is a hit of a USDT
 /// probe.
 #[test]
-fn usdt_hits_cost_what_it_says() -> Result<()> {
+fn the_cost_of_usdt_hits_agrees_with_the_slowdown() -> Result<()> {
     for arguments in [&["--ring-bytes", "64MiB"][..], &["--follow", "--ring-bytes", "64MiB"]] {
         let (mut plain, mut sampled) = (Own::preloaded()?, Own::preloaded()?);
         let trial = Trial { case: "pairs", count: 1_500, factor: REAL, arguments };
@@ -84,7 +84,7 @@ fn usdt_hits_cost_what_it_says() -> Result<()> {
 
 /// Shared links look up the calling process.
 #[test]
-fn shared_links_cost_what_it_says() -> Result<()> {
+fn the_cost_of_shared_links_agrees_with_the_slowdown() -> Result<()> {
     agrees("pairs", 40_000, &["--follow"])?;
     Ok(())
 }
@@ -105,7 +105,7 @@ fn samples_have_their_price_with_the_most_processes() -> Result<()> {
 
 /// Functions in which the kernel emulates no instruction.
 #[test]
-fn single_stepped_probes_cost_what_it_says() -> Result<()> {
+fn the_cost_of_single_stepped_probes_agrees_with_the_slowdown() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let spec = Own::spec(directory.path())?;
     let program = Own::stripped(directory.path())?;

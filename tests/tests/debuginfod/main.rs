@@ -171,7 +171,7 @@ fn names_come_with_a_later_profile_and_stay_in_the_cache() -> Result<()> {
 }
 
 #[test]
-fn without_a_server_the_profile_says_what_would_help() -> Result<()> {
+fn a_profile_without_a_server_names_the_remedy() -> Result<()> {
     let mut stripped = Stripped::start()?;
     let daemon = stripped.daemon("")?;
     stripped.workload.go()?;
@@ -183,7 +183,7 @@ fn without_a_server_the_profile_says_what_would_help() -> Result<()> {
 }
 
 #[test]
-fn what_no_server_has_is_remembered() -> Result<()> {
+fn files_missing_on_all_servers_are_remembered() -> Result<()> {
     let mut stripped = Stripped::start()?;
     let server = Server::start(&stripped.build_id, Behaviour::Misses)?;
     stripped.workload.go()?;
@@ -199,7 +199,7 @@ fn what_no_server_has_is_remembered() -> Result<()> {
 }
 
 #[test]
-fn a_dead_server() -> Result<()> {
+fn a_dead_server_is_reported() -> Result<()> {
     let mut stripped = Stripped::start()?;
     // Nobody listens there.
     let daemon = stripped.daemon("http://127.0.0.1:1")?;
@@ -211,7 +211,7 @@ fn a_dead_server() -> Result<()> {
 }
 
 #[test]
-fn a_lying_server() -> Result<()> {
+fn a_file_with_another_build_id_is_refused() -> Result<()> {
     let mut other = Stripped::start()?.debug_file;
     // The last byte of the build id behind the note's head.
     let note = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
@@ -224,7 +224,7 @@ fn a_lying_server() -> Result<()> {
 
 /// The child that fetches has nothing that it could harm somebody with.
 #[test]
-fn the_client_has_no_rights() -> Result<()> {
+fn the_debuginfod_client_has_no_privileges() -> Result<()> {
     let mut stripped = Stripped::start()?;
     let server = Server::start(&stripped.build_id, Behaviour::IsSilent)?;
     let daemon = stripped.daemon(&server.url())?;
@@ -265,7 +265,7 @@ fn client(daemon: &Daemon) -> Result<Option<u32>> {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_in_one_line() -> Result<()> {
+fn unusable_servers_and_caches_are_refused_in_one_line() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let socket = format!("unix:{}", directory.path().join("socket").display());
     for (urls, code, line) in [
@@ -287,14 +287,14 @@ fn what_cannot_be_used_is_refused_in_one_line() -> Result<()> {
 }
 
 #[test]
-fn a_slow_and_a_silent_server() -> Result<()> {
+fn slow_and_silent_servers_time_out() -> Result<()> {
     fails(Behaviour::IsSlow, "timeout")?;
     fails(Behaviour::IsSilent, "timeout")?;
     Ok(())
 }
 
 #[test]
-fn an_endless_server() -> Result<()> {
+fn an_endless_answer_is_cut_at_the_limit() -> Result<()> {
     let (_, server) = fails(Behaviour::IsEndless, "it sends more than 4.00 MiB")?;
     // What was on its way when the client went away.
     ensure!(server.sent() < 16 * MAX_BYTES, "{} bytes were taken", server.sent());
@@ -302,14 +302,14 @@ fn an_endless_server() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_promises_ten_gibibytes() -> Result<()> {
+fn an_announced_size_above_the_limit_is_refused() -> Result<()> {
     let (_, server) = fails(Behaviour::Promises(10 << 30), "it wants to send 10.0 GiB")?;
     ensure!(server.sent() < 16 * MAX_BYTES, "{} bytes were taken", server.sent());
     Ok(())
 }
 
 #[test]
-fn a_server_that_errs_or_refers_elsewhere() -> Result<()> {
+fn http_errors_and_redirects_are_reported() -> Result<()> {
     let elsewhere =
         "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/x\r\nContent-Length: 0\r\n\r\n";
     fails(Behaviour::Says(elsewhere), "it refers to http://127.0.0.1:1/x (give that server)")?;

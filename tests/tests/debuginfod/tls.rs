@@ -36,7 +36,7 @@ fn certify(directory: &Path) -> Result<()> {
 }
 
 #[test]
-fn names_come_over_tls_from_who_is_certified() -> Result<()> {
+fn names_come_over_tls_from_certified_servers_only() -> Result<()> {
     let mut stripped = Stripped::start()?;
     let directory = tempfile::tempdir()?;
     let place = directory.path();

@@ -4,17 +4,17 @@ use crate::case::{Case, whole};
 use anyhow::{Result, ensure};
 
 #[test]
-fn realloc_in_every_way() -> Result<()> {
+fn every_form_of_realloc_is_counted() -> Result<()> {
     whole(&["realloc"])
 }
 
 #[test]
-fn aligned_in_every_way() -> Result<()> {
+fn every_form_of_aligned_allocation_is_counted() -> Result<()> {
     whole(&["aligned"])
 }
 
 #[test]
-fn calls_that_allocate_nothing() -> Result<()> {
+fn calls_without_an_allocation_are_not_counted() -> Result<()> {
     whole(&["odd"])
 }
 

@@ -39,7 +39,7 @@ fn another_daemon_elsewhere_does_not_cut_stacks() -> Result<()> {
 
 /// A debugger's breakpoint on malloc, set before or after our probe, and removed again.
 #[test]
-fn a_debugger_at_the_same_address() -> Result<()> {
+fn breakpoints_at_the_probed_address_do_no_harm() -> Result<()> {
     for attach_first in [true, false] {
         let mut workload = Workload::edge(&["realloc"])?;
         let pid = workload.pid().to_string();

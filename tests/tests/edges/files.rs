@@ -56,7 +56,7 @@ fn a_replaced_program_keeps_its_names() -> Result<()> {
 
 /// A program that exists only in its own mount namespace.
 #[test]
-fn another_mount_namespace() -> Result<()> {
+fn programs_in_another_mount_namespace_are_named() -> Result<()> {
     let program = build::compile("edges.c", &[])?;
     let directory = tempfile::tempdir()?;
     let script = format!(
@@ -78,7 +78,7 @@ fn links(daemon: &Daemon) -> Result<usize> {
 
 /// Programs that come one after another in one process, each with a C library of its own.
 #[test]
-fn files_that_a_process_has_left_are_not_probed_in_it() -> Result<()> {
+fn files_of_replaced_programs_lose_their_links() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mapped = fs::read_to_string("/proc/self/maps")?;
     let libc = mapped.lines().find(|line| line.ends_with("/libc.so.6")).context("no libc")?;

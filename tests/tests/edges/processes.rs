@@ -39,7 +39,7 @@ fn exec_ends_the_old_blocks_and_the_new_image_is_probed() -> Result<()> {
 }
 
 #[test]
-fn after_exit_the_profile_is_still_served() -> Result<()> {
+fn the_profile_of_an_exited_process_is_served() -> Result<()> {
     let (mut case, before) = rows(&["keep", "500"])?;
     ensure!(before.row("many_kept").inuse_objects.sum == 500.0, "{}", before.folded());
     let pid = case.workload.pid().to_string();
@@ -58,14 +58,14 @@ fn after_exit_the_profile_is_still_served() -> Result<()> {
 }
 
 #[test]
-fn a_main_thread_that_leaves_is_no_exit() -> Result<()> {
+fn a_process_outlives_its_main_thread() -> Result<()> {
     rows(&["leader"]).map(|(case, _)| case)?.end_quietly()
 }
 
 /// The exclusion does not end with the first thread either. No allocation of the other threads is
 /// recorded, not even to be dropped.
 #[test]
-fn an_excluded_process_is_so_to_its_last_thread() -> Result<()> {
+fn an_excluded_process_is_excluded_to_its_last_thread() -> Result<()> {
     let mut workload = Workload::edge(&["leader"])?;
     let pid = workload.pid();
     let which = format!("pid:{pid}");

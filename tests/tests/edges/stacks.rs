@@ -17,7 +17,7 @@ fn stacks_go_through_signal_frames() -> Result<()> {
 /// 600 levels of more than 256 bytes exceed the largest snapshot. The profile says so, and counts
 /// the calls all the same.
 #[test]
-fn stacks_deeper_than_the_snapshot_say_so() -> Result<()> {
+fn stacks_deeper_than_the_snapshot_are_marked_truncated() -> Result<()> {
     let (case, profile) = rows(&["deep", "600"])?;
     let stack = profile.stacks_of("deepest").next().context("no stack")?;
     let levels = stack.frames.iter().filter(|frame| *frame == "descend").count();
@@ -28,7 +28,7 @@ fn stacks_deeper_than_the_snapshot_say_so() -> Result<()> {
 
 /// A stack that fits has every level, to the root.
 #[test]
-fn stacks_that_fit_are_whole() -> Result<()> {
+fn stacks_within_the_snapshot_are_whole() -> Result<()> {
     let (case, profile) = rows(&["deep", "60"])?;
     let stack = profile.stacks_of("deepest").next().context("no stack")?;
     let levels = stack.frames.iter().filter(|frame| *frame == "descend").count();
@@ -92,7 +92,7 @@ fn stacks_by_frame_pointers_are_whole() -> Result<()> {
 }
 
 #[test]
-fn code_without_unwind_information_in_the_middle() -> Result<()> {
+fn stacks_cross_jit_code_without_unwind_information() -> Result<()> {
     let (case, profile) = rows(&["jit"])?;
     let stack = profile.stacks_of("called_by_jit").next().context("no stack")?;
     ensure!(stack.contains("jitted_function"), "no perf map name in {:?}", stack.frames);

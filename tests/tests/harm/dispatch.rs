@@ -45,7 +45,7 @@ fn survives(when: &str, arguments: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn session_probes_leave_returns_alone() -> Result<()> {
+fn session_probes_do_not_probe_returns_of_dispatched_threads() -> Result<()> {
     for when in ["before", "after", "thread"] {
         survives(when, &["--probe-engine", "session"])?;
     }
@@ -53,7 +53,7 @@ fn session_probes_leave_returns_alone() -> Result<()> {
 }
 
 #[test]
-fn so_do_probes_of_a_tree() -> Result<()> {
+fn tree_probes_do_not_probe_returns_of_dispatched_threads() -> Result<()> {
     for when in ["thread", "child"] {
         survives(when, &["--follow"])?;
     }
@@ -62,7 +62,7 @@ fn so_do_probes_of_a_tree() -> Result<()> {
 
 /// Here other processes may fill the ring.
 #[test]
-fn so_do_probes_of_all_processes() -> Result<()> {
+fn probes_of_all_processes_do_not_kill_dispatched_threads() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all", "--interval", "16KiB"])?;
     for when in ["before", "after", "child"] {
         let mut workload = Workload::start(SOURCE, &[when])?;
@@ -77,7 +77,7 @@ fn so_do_probes_of_all_processes() -> Result<()> {
 
 /// Multi and perf engines probe the return of every call.
 #[test]
-fn other_probes_are_refused() -> Result<()> {
+fn return_probing_engines_are_refused() -> Result<()> {
     let mut workload = Workload::start(SOURCE, &["before"])?;
     let pid = workload.pid().to_string();
     for engine in ["multi", "perf"] {
@@ -93,7 +93,7 @@ fn other_probes_are_refused() -> Result<()> {
 
 /// A daemon in a pid namespace uses the process's number in that namespace.
 #[test]
-fn so_they_are_in_a_pid_namespace() -> Result<()> {
+fn return_probing_engines_are_refused_in_a_pid_namespace() -> Result<()> {
     let namespace = PidNamespace::start()?;
     let program = build::compile(SOURCE, &[])?;
     let mut workload = Workload::spawn(SOURCE, namespace.command(program).arg("before"))?;
@@ -116,7 +116,7 @@ fn so_they_are_in_a_pid_namespace() -> Result<()> {
 
 /// A session link of another process probes the returns of every process that hits its probes.
 #[test]
-fn a_process_with_dispatch_among_others_is_refused() -> Result<()> {
+fn a_dispatched_process_among_others_is_refused() -> Result<()> {
     let mut workload = Workload::start(SOURCE, &["before"])?;
     let mut other = Workload::edge(&["realloc"])?;
     let pids = [workload.pid().to_string(), other.pid().to_string()];
@@ -131,7 +131,7 @@ fn a_process_with_dispatch_among_others_is_refused() -> Result<()> {
 
 /// From five processes on links are shared, and the decision is made for each call.
 #[test]
-fn it_survives_among_many() -> Result<()> {
+fn a_dispatched_process_survives_shared_links() -> Result<()> {
     let mut workload = Workload::start(SOURCE, &["before"])?;
     let others: Vec<Workload> =
         (0..4).map(|_| Workload::edge(&["realloc"])).collect::<Result<_>>()?;

@@ -106,7 +106,7 @@ fn has_ended(pid: u32) -> bool {
 }
 
 #[test]
-fn a_kill_while_probes_are_taken_off_leaves_none() -> Result<()> {
+fn a_kill_during_detach_leaves_no_probe() -> Result<()> {
     let target = Target::start("idle")?;
     for number in 0..KILLS_AT_THE_END {
         again::until("a kill in time", TRIES, || {
@@ -125,7 +125,7 @@ fn a_kill_while_probes_are_taken_off_leaves_none() -> Result<()> {
 }
 
 #[test]
-fn a_kill_in_a_window_leaves_none() -> Result<()> {
+fn a_kill_in_a_window_leaves_no_probe() -> Result<()> {
     let target = Target::start("steady")?;
     for number in 0..KILLS_IN_WINDOWS {
         let daemon = Daemon::start(&[target.pid()], &["--windows", "50%"])?;
@@ -140,7 +140,7 @@ fn a_kill_in_a_window_leaves_none() -> Result<()> {
 
 /// samplerd is killed alone, or with all of its group.
 #[test]
-fn a_kill_while_it_samples_leaves_none_on_every_engine() -> Result<()> {
+fn a_kill_while_sampling_leaves_no_probe_on_every_engine() -> Result<()> {
     let target = Target::start("idle")?;
     for engine in ["session", "multi", "perf"] {
         let daemon = Daemon::start(&[target.pid()], &["--probe-engine", engine])?;

@@ -139,7 +139,7 @@ fn kill_once(target: &Target, engine: &str, stage: Stage) -> Result<()> {
 
 #[test]
 #[ignore = "it takes some ten minutes"]
-fn kills_at_every_stage_leave_none() -> Result<()> {
+fn kills_at_every_stage_leave_no_probe() -> Result<()> {
     let log = KernelLog::mark()?;
     let mut target = Target::start("idle")?;
     let mut leaks = Vec::new();

@@ -45,7 +45,7 @@ fn a_program_that_could_move_its_code_is_refused() -> Result<()> {
 }
 
 #[test]
-fn one_that_has_moved_its_code_is_named() -> Result<()> {
+fn a_program_with_moved_code_is_refused() -> Result<()> {
     for way in WAYS {
         let workload = start(&[], &[way, "early"])?;
         for arguments in [&[][..], &["--probe-executables", "all"]] {
@@ -58,7 +58,7 @@ fn one_that_has_moved_its_code_is_named() -> Result<()> {
 }
 
 #[test]
-fn among_all_processes_it_is_blind() -> Result<()> {
+fn a_program_that_may_move_its_code_is_blind_with_all() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all"])?;
     for way in WAYS {
         let workload = start(&[], &[way, "late"])?;
@@ -73,7 +73,7 @@ fn among_all_processes_it_is_blind() -> Result<()> {
 }
 
 #[test]
-fn started_under_sampler_it_runs_and_is_named() -> Result<()> {
+fn a_program_that_moves_its_code_runs_under_sampler_run() -> Result<()> {
     build::require_root()?;
     for way in WAYS {
         let mut command = Command::new(build::program("sampler")?);
@@ -88,7 +88,7 @@ fn started_under_sampler_it_runs_and_is_named() -> Result<()> {
 /// A program without such code is profiled, after a warning. A program with such code is profiled
 /// only if the user accepts the risk.
 #[test]
-fn others_stay_profiled() -> Result<()> {
+fn programs_that_keep_their_code_in_place_are_profiled() -> Result<()> {
     for (flags, arguments) in
         [(&["-DSTAYS"][..], &[][..]), (&[][..], &["--probe-executables", "all"])]
     {

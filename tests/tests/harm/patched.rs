@@ -89,7 +89,7 @@ fn a_patched_function_is_left_alone() -> Result<()> {
 }
 
 #[test]
-fn on_every_engine() -> Result<()> {
+fn a_patched_function_is_left_alone_on_every_engine() -> Result<()> {
     for engine in ["multi", "perf"] {
         patched_before("malloc", "far", &["--probe-engine", engine])?;
         patched_before("munmap", "near", &["--probe-engine", engine])?;
@@ -106,7 +106,7 @@ fn two_bytes_and_a_breakpoint_are_patches_too() -> Result<()> {
 }
 
 #[test]
-fn a_function_that_is_patched_later_is_left_at_once() -> Result<()> {
+fn a_later_patched_function_is_left_at_once() -> Result<()> {
     for function in ["malloc", "free", "mmap", "munmap"] {
         patched_after(function, "far", &[])?;
     }
@@ -116,7 +116,7 @@ fn a_function_that_is_patched_later_is_left_at_once() -> Result<()> {
 /// Links are shared from five processes on. A function that one process has patched is probed in
 /// none.
 #[test]
-fn among_five_processes() -> Result<()> {
+fn a_patched_function_is_left_alone_with_shared_links() -> Result<()> {
     for (function, when) in [("malloc", "before"), ("munmap", "before"), ("free", "after")] {
         let mut patched = program(function, "near", when)?;
         let mut others =
@@ -141,7 +141,7 @@ fn among_five_processes() -> Result<()> {
 }
 
 #[test]
-fn among_all_processes() -> Result<()> {
+fn a_patched_function_is_left_alone_with_all() -> Result<()> {
     let sparse = ["--all", "--interval", "16KiB"];
     for (function, when) in [("munmap", "before"), ("malloc", "after")] {
         let mut patched = program(function, "near", when)?;
@@ -161,14 +161,14 @@ fn among_all_processes() -> Result<()> {
 }
 
 #[test]
-fn in_a_tree() -> Result<()> {
+fn a_patched_function_is_left_alone_in_a_tree() -> Result<()> {
     patched_before("malloc", "near", &["--follow"])?;
     patched_after("munmap", "near", &["--follow"])
 }
 
 /// The program is started by `sampler run`, and patches itself with the probes in place.
 #[test]
-fn a_program_of_its_own_run() -> Result<()> {
+fn a_program_that_patches_itself_runs_under_sampler_run() -> Result<()> {
     let program = build::compile("patched.c", &[])?.display().to_string();
     for function in ["malloc", "munmap", "free"] {
         let directory = tempfile::tempdir()?;
@@ -202,7 +202,7 @@ fn a_program_of_its_own_run() -> Result<()> {
 
 /// The program is profiled in windows, with markers before them.
 #[test]
-fn with_a_budget() -> Result<()> {
+fn a_patched_function_is_left_alone_in_windows() -> Result<()> {
     for when in ["before", "after"] {
         let mut workload = program("malloc", "far", when)?;
         let daemon = Daemon::start(&[workload.pid()], &["--windows", "5%"])?;
@@ -220,7 +220,7 @@ fn with_a_budget() -> Result<()> {
 }
 
 #[test]
-fn an_unpatched_program_is_seen_whole() -> Result<()> {
+fn an_unpatched_program_is_counted_whole() -> Result<()> {
     let mut workload = program("none", "near", "before")?;
     let daemon = Daemon::start(&[workload.pid()], &ALL)?;
     workload.go()?;

@@ -58,7 +58,7 @@ fn refused(daemon: &Daemon, what: &str) -> Result<()> {
 }
 
 #[test]
-fn stacks_without_end() -> Result<()> {
+fn endless_stacks_leave_room_for_others() -> Result<()> {
     let start = |_| Workload::start("bomb.c", &["stacks"]);
     let mut bombs = (0..3).map(start).collect::<Result<Vec<_>>>()?;
     let mut honest = [Workload::start("beside.c", &[])?, Workload::start("beside.c", &[])?];
@@ -90,7 +90,7 @@ fn files(count: u32, path: &Path) -> Result<Workload> {
 }
 
 #[test]
-fn files_without_end() -> Result<()> {
+fn endless_files_leave_room_for_others() -> Result<()> {
     let place = Place::new()?;
     let path = place.path("mapped");
     Elf::default().symbol("one_of_many").write(&path)?;

@@ -144,7 +144,7 @@ fn status_says(daemon: &Daemon, line_part: &str) -> Result<()> {
 }
 
 #[test]
-fn notes_and_unwind_tables_of_any_size() -> Result<()> {
+fn notes_and_unwind_tables_of_any_size_are_survived() -> Result<()> {
     ends(&mut survives_file(Elf::default().notes(6 * GIB))?)?;
     ends(&mut survives_file(Elf::default().claiming(".eh_frame", 6 * GIB))?)?;
     ends(&mut survives_file(Elf::default().claiming(".eh_frame", 100 * MIB))?)?;
@@ -153,7 +153,7 @@ fn notes_and_unwind_tables_of_any_size() -> Result<()> {
 }
 
 #[test]
-fn compressed_sections_that_claim_too_much() -> Result<()> {
+fn compressed_sections_beyond_the_limit_are_refused() -> Result<()> {
     let (abbreviations, _) = elf::inlined(0);
     for bits in [48, 63] {
         let elf = Elf::default().section(".debug_abbrev", abbreviations.clone());
@@ -169,28 +169,28 @@ fn compressed_sections_that_claim_too_much() -> Result<()> {
 }
 
 #[test]
-fn functions_inlined_too_deep() -> Result<()> {
+fn too_deeply_inlined_functions_end_the_parser_only() -> Result<()> {
     let mut daemon = survives_file(debug(50_000, 64))?;
     status_says(&daemon, "ended the process that reads names")?;
     ends(&mut daemon)
 }
 
 #[test]
-fn lines_without_end() -> Result<()> {
+fn endless_line_tables_are_refused() -> Result<()> {
     let mut daemon = survives_file(debug(1, 50_000_000))?;
     status_says(&daemon, "debug information cannot be read")?;
     ends(&mut daemon)
 }
 
 #[test]
-fn a_name_of_a_hundred_gigabytes() -> Result<()> {
+fn a_name_that_demangles_to_100_gigabytes_is_survived() -> Result<()> {
     ends(&mut survives_file(Elf::default().symbol(&elf::doubling(36)))?)
 }
 
 /// A reader would block on a FIFO as a debug file. The other targets are files that root must not
 /// open.
 #[test]
-fn a_debug_link_leads_nowhere_else() -> Result<()> {
+fn a_debug_link_to_a_foreign_file_is_not_followed() -> Result<()> {
     let place = Place::new()?;
     let (fifo, path) = (place.path("fifo"), place.path("hostile"));
     ensure!(Command::new("mkfifo").arg(&fifo).status()?.success(), "mkfifo");
@@ -208,7 +208,7 @@ fn a_debug_link_leads_nowhere_else() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_shrinks_before_it_is_read() -> Result<()> {
+fn a_file_that_shrinks_while_mapped_is_survived() -> Result<()> {
     let place = Place::new()?;
     let path = place.path("hostile");
     debug(1, 64).claiming(".debug_str", 64 * MIB).write(&path)?;

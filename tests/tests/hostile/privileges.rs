@@ -68,7 +68,7 @@ fn a_missing_capability_is_named() -> Result<()> {
 }
 
 #[test]
-fn the_unit_exposes_little() -> Result<()> {
+fn the_systemd_unit_has_a_low_exposure() -> Result<()> {
     let mut command = Command::new("systemd-analyze");
     let finished = finish(command.args(["security", "--offline=yes", "--no-pager", UNIT]))?;
     let said = String::from_utf8_lossy(&finished.success("systemd-analyze")?.stdout).into_owned();

@@ -74,7 +74,7 @@ fn is_done(verb: &str, pid: u32, reasons: &[&str]) -> Result<bool> {
 }
 
 #[test]
-fn uprobes_at_every_instruction_come_and_go() -> Result<()> {
+fn injection_survives_changing_uprobes_at_every_instruction() -> Result<()> {
     let libc = OwnLibc::copy()?;
     let path = libc.path()?;
     let mut program = start(&libc, &["2", "profiled"])?;
@@ -147,7 +147,7 @@ fn a_debugger_stops_at_every_instruction() -> Result<()> {
 }
 
 #[test]
-fn debuggers_come_and_go() -> Result<()> {
+fn injection_survives_attaching_debuggers() -> Result<()> {
     let libc = OwnLibc::copy()?;
     let path = libc.path()?;
     let mut program = start(&libc, &["2"])?;

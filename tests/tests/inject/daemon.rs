@@ -34,7 +34,7 @@ pub(crate) fn is_right(daemon: &Daemon, workload: &mut Workload) -> Result<()> {
 }
 
 #[test]
-fn a_running_process_is_profiled_and_left_as_it_was() -> Result<()> {
+fn a_running_process_is_injected_profiled_and_ejected() -> Result<()> {
     let mut workload = workload(1)?;
     let daemon = Daemon::start(
         &[workload.pid()],
@@ -53,7 +53,7 @@ fn a_running_process_is_profiled_and_left_as_it_was() -> Result<()> {
 }
 
 #[test]
-fn it_can_be_left_in_and_is_adopted() -> Result<()> {
+fn a_hooked_process_is_adopted_by_the_next_daemon() -> Result<()> {
     let mut workload = workload(2)?;
     let pid = workload.pid();
     Daemon::start(&[pid], &["--inject=leave"])?.stop()?;
@@ -65,7 +65,7 @@ fn it_can_be_left_in_and_is_adopted() -> Result<()> {
 }
 
 #[test]
-fn a_refused_process_is_one_line_and_others_are_left_as_they_were() -> Result<()> {
+fn a_refused_process_is_named_in_one_line_and_unchanged() -> Result<()> {
     let good = workload(3)?;
     let program = build::compile("family.c", &["-static"])?;
     let still = Subject::spawn("family.c", &mut Command::new(program))?;
@@ -80,7 +80,7 @@ fn a_refused_process_is_one_line_and_others_are_left_as_they_were() -> Result<()
 }
 
 #[test]
-fn what_is_unclear_is_refused() -> Result<()> {
+fn contradictory_options_are_refused() -> Result<()> {
     let own = std::process::id().to_string();
     for (with, expected) in [
         (["--all", "--inject"].as_slice(), "--inject-only"),

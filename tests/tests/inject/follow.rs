@@ -52,7 +52,7 @@ fn is_right_once_started(
 }
 
 #[test]
-fn what_a_process_starts_is_injected() -> Result<()> {
+fn started_programs_of_a_process_are_injected() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let shell = shell(directory.path(), "started", &[], "7")?;
     let options = ["--inject", "--follow", "--interval", "80KiB", "--ring", "256MiB"];
@@ -99,7 +99,7 @@ fn a_process_is_injected_again_after_its_ejection() -> Result<()> {
 
 /// Every allocation of what is forked is seen. What ends before it can be injected is counted.
 #[test]
-fn a_tree_is_injected_as_far_as_it_can_be() -> Result<()> {
+fn a_tree_is_injected_and_short_processes_are_counted() -> Result<()> {
     let mut tree = Workload::start("tree.c", &["wait"])?;
     let daemon = Daemon::start(&[tree.pid()], &["--inject", "--follow", "--interval", "1"])?;
     tree.go()?;

@@ -64,7 +64,7 @@ fn sweep(
 }
 
 #[test]
-fn behind_every_step_of_a_first_injection() -> Result<()> {
+fn a_kill_at_every_step_of_the_first_injection_is_harmless() -> Result<()> {
     STATES.iter().try_for_each(|arguments| {
         let start = || Subject::start("injected.c", arguments);
         sweep("inject", arguments, start, Subject::end)
@@ -72,7 +72,7 @@ fn behind_every_step_of_a_first_injection() -> Result<()> {
 }
 
 #[test]
-fn behind_every_step_of_going_on_and_of_ejection() -> Result<()> {
+fn a_kill_at_every_step_of_reuse_and_ejection_is_harmless() -> Result<()> {
     for arguments in STATES {
         let mut first = Subject::start("injected.c", arguments)?;
         goes_on(&mut first)?;

@@ -46,7 +46,7 @@ fn is_named(library: &str, when: &str, is_option: bool) -> Result<()> {
 const OPENED: [&str; 2] = ["libtcmalloc_minimal.so.4", "libmimalloc.so.2.0"];
 
 #[test]
-fn an_allocator_that_is_opened_is_blind() -> Result<()> {
+fn an_allocator_loaded_by_dlopen_is_blind() -> Result<()> {
     for library in OPENED {
         for when in ["before", "after"] {
             let named = is_named(library, when, when == "after");

@@ -23,7 +23,7 @@ fn allocators() -> impl Iterator<Item = Option<&'static str>> {
 }
 
 #[test]
-fn what_they_allocate_is_seen_once_and_to_its_end() -> Result<()> {
+fn blocks_of_operators_are_counted_once_and_freed() -> Result<()> {
     for allocator in allocators() {
         let mut workload =
             Workload::spawn("operators.cpp", &mut behind("operators.cpp", allocator)?)?;
@@ -49,7 +49,7 @@ fn what_they_allocate_is_seen_once_and_to_its_end() -> Result<()> {
 
 /// `operator new` fails and throws, and its handler throws, while the sampler is injected.
 #[test]
-fn exceptions_pass() -> Result<()> {
+fn exceptions_of_operator_new_pass_through() -> Result<()> {
     // Debian's mimalloc is built as C: its operator new ends the program itself.
     for allocator in allocators().filter(|of| !of.is_some_and(|name| name.contains("mimalloc"))) {
         let mut command = behind("newfail.cpp", allocator)?;

@@ -13,7 +13,7 @@ fn says(daemon: &Daemon, what: &str) -> Result<(bool, bool)> {
 }
 
 #[test]
-fn what_was_held_when_it_was_taken_out_is_orphaned() -> Result<()> {
+fn blocks_held_at_ejection_are_orphaned() -> Result<()> {
     let mut workload = Workload::start("truth.c", &["5", "1", "81920"])?;
     let pid = workload.pid();
     let daemon = Daemon::start(&[pid], &["--inject", "--interval", "80KiB"])?;

@@ -16,7 +16,7 @@ fn overhead(daemon: &Daemon) -> Result<Option<(f64, f64)>> {
 }
 
 #[test]
-fn samples_cost_what_they_may() -> Result<()> {
+fn samples_stay_within_the_overhead_budget() -> Result<()> {
     // The program allocates all the time. Without a budget it would be sampled far more often at
     // this interval.
     let workload = Subject::start("injected.c", &["1", "busy"])?;

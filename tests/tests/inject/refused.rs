@@ -29,13 +29,13 @@ fn refuses(program: Subject, reason: &str) -> Result<()> {
 }
 
 #[test]
-fn what_is_no_process_of_programs() -> Result<()> {
+fn kernel_threads_and_missing_pids_are_refused() -> Result<()> {
     refused("inject", 2, "kernel thread")?;
     refused("inject", 0x3fff_fff0, "no such process")
 }
 
 #[test]
-fn programs_of_other_kinds() -> Result<()> {
+fn static_musl_and_32_bit_programs_are_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let silent = directory.path().join("noalloc32");
     let mut compiler = Command::new("cc");
@@ -56,7 +56,7 @@ fn programs_of_other_kinds() -> Result<()> {
 }
 
 #[test]
-fn what_has_something_at_work_in_it() -> Result<()> {
+fn preloaded_and_sanitized_programs_are_refused() -> Result<()> {
     let mut preloaded = preload::workload("truth.c", &["1", "1", "81920"], 81920)?;
     refused("inject", preloaded.pid(), "has the sampler already")?;
     preloaded.go()?;
@@ -69,7 +69,7 @@ fn what_has_something_at_work_in_it() -> Result<()> {
 }
 
 #[test]
-fn what_traces_or_stops_it() -> Result<()> {
+fn traced_and_stopped_programs_are_refused() -> Result<()> {
     let mut program = Subject::start("injected.c", &["1"])?;
     let pid = program.pid().to_string();
     let mut tracer =
@@ -96,7 +96,7 @@ fn what_traces_or_stops_it() -> Result<()> {
 }
 
 #[test]
-fn what_may_make_no_system_calls_for_us() -> Result<()> {
+fn programs_with_filtered_system_calls_are_refused() -> Result<()> {
     refuses(Subject::start("injected.c", &["0", "deny"])?, "memfd_create")?;
     let dispatched = Workload::start("dispatched.c", &["before"])?;
     refused("inject", dispatched.pid(), "dispatched")?;
@@ -119,7 +119,7 @@ fn what_may_make_no_system_calls_for_us() -> Result<()> {
 }
 
 #[test]
-fn what_has_changed_its_code() -> Result<()> {
+fn programs_with_changed_code_are_refused() -> Result<()> {
     for function in ["malloc", "free"] {
         let mut workload = Workload::start("patched.c", &[function, "near", "before"])?;
         refused("inject", workload.pid(), "changed by another tool")?;
@@ -131,7 +131,7 @@ fn what_has_changed_its_code() -> Result<()> {
 }
 
 #[test]
-fn what_was_never_injected() -> Result<()> {
+fn ejection_of_an_uninjected_program_is_refused() -> Result<()> {
     let mut program = Subject::start("injected.c", &["1"])?;
     refused("eject", program.pid(), "nothing of ours")?;
     program.is_well()?;
@@ -140,7 +140,7 @@ fn what_was_never_injected() -> Result<()> {
 
 /// An injector without rights changes nothing.
 #[test]
-fn other_users() -> Result<()> {
+fn an_injector_without_privileges_is_refused() -> Result<()> {
     let program = Subject::start("injected.c", &["1"])?;
     let helper = PublicCopy::of("sampler-inject")?;
     let mut command = as_nobody(&helper.program);

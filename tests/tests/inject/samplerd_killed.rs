@@ -99,7 +99,7 @@ fn adopt(program: &mut Subject, libc: &str) -> Result<()> {
 }
 
 #[test]
-fn a_killed_samplerd_harms_nothing() -> Result<()> {
+fn a_killed_samplerd_leaves_the_program_unharmed() -> Result<()> {
     let libc = OwnLibc::copy()?;
     let path = libc.path()?;
     let directory = tempfile::tempdir()?;

@@ -20,7 +20,7 @@ fn is_well_in_cycles(mut program: Subject) -> Result<()> {
 }
 
 #[test]
-fn threads_that_compute_and_take_signals() -> Result<()> {
+fn injection_cycles_survive_busy_threads_with_signals() -> Result<()> {
     let program = Subject::start("injected.c", &["4", "busy", "profiled"])?;
     is_well_in_cycles(program)
 }
@@ -28,7 +28,7 @@ fn threads_that_compute_and_take_signals() -> Result<()> {
 /// Threads that begin and end, forked children that allocate under the hooks of their parent, and
 /// programs that are spawned.
 #[test]
-fn threads_and_children_that_come_and_go() -> Result<()> {
+fn injection_cycles_survive_short_threads_and_children() -> Result<()> {
     let program = Subject::start("injected.c", &["2", "churn"])?;
     is_well_in_cycles(program)
 }
@@ -49,7 +49,7 @@ fn done_or_stopped(pid: u32) -> Result<u32> {
 /// SIGSTOP at any moment: an operation is done, or refused, or fails because of the stop.
 /// Afterwards operations succeed.
 #[test]
-fn stopped_in_the_middle() -> Result<()> {
+fn injection_survives_sigstop_at_any_moment() -> Result<()> {
     let mut program = Subject::start("injected.c", &["2", "profiled"])?;
     let pid = program.pid();
     let ends = AtomicBool::new(false);
@@ -79,7 +79,7 @@ fn stopped_in_the_middle() -> Result<()> {
 
 /// An existing image is used again: nothing is mapped a second time.
 #[test]
-fn an_image_is_used_again() -> Result<()> {
+fn an_existing_image_is_reused() -> Result<()> {
     let mut program = Subject::start("injected.c", &["2"])?;
     let first = inject::inject(program.pid(), 4096)?;
     let remains = inject::remains(program.pid())?;
@@ -97,7 +97,7 @@ fn an_image_is_used_again() -> Result<()> {
 
 /// Only one of several injectors at once injects. The others report that.
 #[test]
-fn several_at_once() -> Result<()> {
+fn one_of_several_injectors_at_once_injects() -> Result<()> {
     let mut program = Subject::start("injected.c", &["2"])?;
     let pid = program.pid().to_string();
     for verb in ["inject", "eject", "inject"] {

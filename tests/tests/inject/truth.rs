@@ -41,18 +41,18 @@ fn run(seed: u64, allocator: Option<&str>) -> Result<()> {
 }
 
 #[test]
-fn totals_are_those_of_the_program() -> Result<()> {
+fn totals_of_an_injected_program_equal_its_own() -> Result<()> {
     (1..=3).try_for_each(|seed| run(seed, None))
 }
 
 #[test]
-fn so_they_are_with_other_allocators() -> Result<()> {
+fn totals_of_other_injected_allocators_equal_their_own() -> Result<()> {
     preload::ALLOCATORS.iter().try_for_each(|allocator| run(4, Some(allocator)))
 }
 
 /// After the ejection nothing is sampled any more.
 #[test]
-fn ejected_is_silent() -> Result<()> {
+fn an_ejected_program_sends_no_samples() -> Result<()> {
     let mut workload = Workload::start("truth.c", &["1", "1", "81920"])?;
     inject::inject(workload.pid(), INTERVAL)?;
     let daemon = Daemon::start(&[workload.pid()], &["--samplers-only"])?;

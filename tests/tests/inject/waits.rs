@@ -10,7 +10,7 @@ use std::process::Command;
 const ROUNDS: u32 = 50;
 
 #[test]
-fn eight_kinds_of_waiting_see_no_eintr() -> Result<()> {
+fn eight_blocking_calls_get_no_eintr_by_injection() -> Result<()> {
     let mut program = Subject::start("waits.c", &[])?;
     for round in 0..ROUNDS {
         inject::inject(program.pid(), 512 << 10).with_context(|| format!("round {round}"))?;
@@ -25,7 +25,7 @@ fn eight_kinds_of_waiting_see_no_eintr() -> Result<()> {
 
 /// The program counts the interruptions by a debugger. Otherwise the test above would show nothing.
 #[test]
-fn a_debugger_is_seen() -> Result<()> {
+fn a_debugger_causes_eintr() -> Result<()> {
     let mut program = Subject::start("waits.c", &[])?;
     let pid = program.pid().to_string();
     let mut gdb = Command::new("gdb");

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 /// A program's allocations, to the byte and the sample. They equal those of `status` and `ps`.
 #[test]
-fn metrics_are_what_status_and_ps_say() -> Result<()> {
+fn metrics_equal_status_and_ps() -> Result<()> {
     again::until("page and `ps` at the same prices", TRIES, page_is_what_status_and_ps_say)
 }
 
@@ -232,7 +232,7 @@ fn hostile_names_stay_in_their_quotes() -> Result<()> {
 
 /// Histograms and back-pressure appear when they should.
 #[test]
-fn what_takes_long_is_seen() -> Result<()> {
+fn latencies_and_back_pressure_are_exported() -> Result<()> {
     let (_workload, served) = ticking()?;
     served.daemon.profile("alloc", &[])?;
     let count = |page: &Exposition| page.value("sampler_sample_delay_seconds_count", &[]);

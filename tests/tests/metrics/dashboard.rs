@@ -14,7 +14,7 @@ const PRICED: &str = "sampler_probe_cpu_seconds_total";
 const ADDED: [&str; 3] = ["instance", "job", "le"];
 
 #[test]
-fn the_dashboard_asks_for_metrics_that_there_are() -> Result<()> {
+fn the_dashboard_uses_existing_metrics_only() -> Result<()> {
     let mut workload = Workload::edge(&["ticks"])?;
     // Without a limit of samples there is no metric of it.
     let arguments = ["--interval", "1", "--max-samples-per-second", "25000"];

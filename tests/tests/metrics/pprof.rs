@@ -63,7 +63,7 @@ fn go_tool_pprof_fetches_profiles() -> Result<()> {
 /// A difference has the allocations of its period. Nothing runs at its two ends: a call in progress
 /// would be counted, and sampled only when it returns.
 #[test]
-fn seconds_ask_for_a_difference() -> Result<()> {
+fn the_seconds_parameter_gives_a_difference() -> Result<()> {
     let mut programs = (0..5).map(|_| Workload::edge(&["realloc"])).collect::<Result<Vec<_>>>()?;
     let pids: Vec<u32> = programs.iter().map(Workload::pid).collect();
     let served = Served::start(&pids, &["--interval", "1"])?;
@@ -117,7 +117,7 @@ fn seconds_ask_for_a_difference() -> Result<()> {
 
 /// A client that has gone frees its place for others, and the daemon ends as usual.
 #[test]
-fn a_client_that_disconnects_leaves_nothing() -> Result<()> {
+fn a_disconnected_client_frees_its_place() -> Result<()> {
     let (_workload, served) = ticking()?;
     let request =
         format!("GET /debug/pprof/heap?seconds=600 HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
@@ -155,7 +155,7 @@ fn sockets(pid: u32) -> Result<usize> {
 
 /// Connections without a request take places, but not for long.
 #[test]
-fn silent_connections_are_given_up() -> Result<()> {
+fn silent_connections_are_closed() -> Result<()> {
     let (_workload, served) = ticking()?;
     let silent = (0..64).map(|_| http::begin(served.address, "GET /metrics HTTP/1.1\r\nHo"));
     let _silent = silent.collect::<Result<Vec<_>>>()?;

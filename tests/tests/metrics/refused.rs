@@ -17,7 +17,7 @@ fn refused(answer: &http::Answer, status: u16, words: &str) -> Result<()> {
 }
 
 #[test]
-fn wrong_questions() -> Result<()> {
+fn wrong_http_requests_are_refused() -> Result<()> {
     let mut workload = Workload::edge(&["odd"])?;
     let served = Served::start(&[workload.pid()], &[])?;
     let address = served.address;
@@ -71,7 +71,7 @@ fn wrong_questions() -> Result<()> {
 }
 
 #[test]
-fn other_names_on_request() -> Result<()> {
+fn other_host_names_are_allowed_on_request() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let served = Served::start(&[workload.pid()], &["--http-host", "build-7.example"])?;
     ensure!(http::ask(served.address, "GET", "/metrics", "BUILD-7.example:9464")?.status == 200);
@@ -80,7 +80,7 @@ fn other_names_on_request() -> Result<()> {
 }
 
 #[test]
-fn wrong_command_lines() -> Result<()> {
+fn wrong_http_options_are_refused() -> Result<()> {
     let pid = std::process::id().to_string();
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let in_use = taken.local_addr()?.to_string();

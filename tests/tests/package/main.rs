@@ -47,7 +47,7 @@ fn a_package_is_installed_used_upgraded_and_removed() -> Result<()> {
 
 #[test]
 #[ignore = "it takes a package: cargo xtask package --test makes it"]
-fn lintian_finds_nothing() -> Result<()> {
+fn lintian_reports_no_warning() -> Result<()> {
     let mut lintian = Command::new("lintian");
     lintian.args(["--allow-root", "--fail-on", "error,warning"]).arg(deb::built()?);
     let finished = finish(&mut lintian)?;

@@ -45,7 +45,7 @@ fn kibibytes(value: &str) -> Result<u64> {
 
 /// The tables do not get pages of two megabytes, even where that is the rule for all memory.
 #[test]
-fn pages_are_given_one_by_one() -> Result<()> {
+fn tables_get_no_huge_pages() -> Result<()> {
     let mut workload = preload::workload("edges.c", &["keep", "1"], 1)?;
     let (mut size, mut sum) = (0, 0);
     for (name, value) in mapped(workload.pid())? {

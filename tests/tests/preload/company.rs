@@ -28,7 +28,7 @@ fn knows_the_last_phase(daemon: &Daemon, truth: &Truth) -> Result<()> {
 }
 
 #[test]
-fn daemons_come_and_go() -> Result<()> {
+fn each_of_several_daemons_gets_all_samples() -> Result<()> {
     let mut workload = preload::workload("windows.c", &[], 1)?;
     let pid = workload.pid();
     let start = || Daemon::start(&[pid], EVERYTHING);

@@ -51,7 +51,7 @@ fn judge(program: &[&Path], files: &[PathBuf]) -> Result<()> {
 }
 
 #[test]
-fn each_function_in_front_of_each_allocator() -> Result<()> {
+fn each_function_is_counted_in_front_of_each_allocator() -> Result<()> {
     let program = build::compile("counted.c", &[])?;
     judge(&[&program], &[preload::library()?])?;
     for allocator in preload::ALLOCATORS {
@@ -63,7 +63,7 @@ fn each_function_in_front_of_each_allocator() -> Result<()> {
 /// The allocators' functions call each other by names that the library replaces. In one allocator
 /// all others call `malloc`; in the other, `malloc` and `free` call others.
 #[test]
-fn in_front_of_allocators_that_call_themselves() -> Result<()> {
+fn functions_are_counted_once_if_allocators_call_themselves() -> Result<()> {
     for source in ["nested.c", "turned.c"] {
         let allocator = build::compile(source, &["-shared", "-fPIC"])?;
         judge(&[&build::compile("counted.c", &[])?], &[preload::library()?, allocator])?;
@@ -73,13 +73,13 @@ fn in_front_of_allocators_that_call_themselves() -> Result<()> {
 
 /// The functions of musl are counted, too.
 #[test]
-fn in_a_program_of_musl() -> Result<()> {
+fn functions_are_counted_in_a_musl_program() -> Result<()> {
     judge(&[&build::compile("counted.c", &[build::MUSL])?], &[preload::library()?])
 }
 
 /// Of two copies of the library the second samples, and the first forwards calls to it.
 #[test]
-fn two_copies_sample_once() -> Result<()> {
+fn one_of_two_library_copies_samples() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let files = [preload::copy(directory.path())?, preload::library()?];
     judge(&[&build::compile("counted.c", &[])?, &files[0], &files[1]], &files)
@@ -88,7 +88,7 @@ fn two_copies_sample_once() -> Result<()> {
 /// Every form of `operator new`, of operators that call `malloc` and of operators that do not.
 /// Exceptions pass through.
 #[test]
-fn each_operator_new() -> Result<()> {
+fn each_operator_new_is_counted() -> Result<()> {
     let program = build::compile("constructed.cpp", &[])?;
     let throwing = [&*program, Path::new("throws")];
     judge(&throwing, &[preload::library()?])?;
@@ -105,7 +105,7 @@ fn each_operator_new() -> Result<()> {
 
 /// The operators are loaded while the program runs. No `operator new` exists at its start.
 #[test]
-fn operators_that_come_later() -> Result<()> {
+fn later_loaded_operators_are_called() -> Result<()> {
     let program = build::compile("preload.c", &[])?;
     let later = build::compile("later.cpp", &["-shared", "-fPIC"])?;
     let mut command = Command::new(&program);

@@ -53,7 +53,7 @@ fn every_call_is_reported_once() -> Result<()> {
 
 /// Whatever allocator the library forwards to, the allocator is not probed as well.
 #[test]
-fn in_front_of_other_allocators() -> Result<()> {
+fn other_allocators_are_not_probed_as_well() -> Result<()> {
     for allocator in preload::ALLOCATORS {
         let mut workload = preload::behind("passed.c", &["500"], 1, Some(allocator))?;
         let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
@@ -66,7 +66,7 @@ fn in_front_of_other_allocators() -> Result<()> {
 
 /// C++ operators that allocate and free by themselves, and those of libstdc++.
 #[test]
-fn operators_of_other_allocators() -> Result<()> {
+fn operators_of_other_allocators_are_counted_once() -> Result<()> {
     for allocator in [None].into_iter().chain(preload::ALLOCATORS.iter().copied().map(Some)) {
         let mut workload = preload::behind("operators.cpp", &[], 1, allocator)?;
         let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
@@ -81,7 +81,7 @@ fn operators_of_other_allocators() -> Result<()> {
 /// Eight threads free and reallocate blocks of other threads. When they rest, the live set equals
 /// the held blocks.
 #[test]
-fn the_live_set_is_what_is_held() -> Result<()> {
+fn the_live_set_equals_the_held_blocks() -> Result<()> {
     for allocator in [None, Some("libjemalloc.so.2"), None] {
         let mut workload = preload::behind("passed.c", &["1100"], 1, allocator)?;
         let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
@@ -98,7 +98,7 @@ fn the_live_set_is_what_is_held() -> Result<()> {
 /// Two copies of the library: all samples come from the copy that samples. The daemon reads the
 /// interval from that copy, whichever is lower in memory.
 #[test]
-fn two_copies() -> Result<()> {
+fn samples_and_interval_are_those_of_one_copy() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let files = [preload::copy(directory.path())?, preload::library()?];
     // The loader maps files downwards, and upwards.

@@ -11,7 +11,7 @@ const INTERVALS: [u64; 2] = [1, 512 << 10];
 
 /// The program aborts on a block that its own allocator has not made.
 #[test]
-fn a_program_with_an_allocator_of_its_own() -> Result<()> {
+fn a_program_with_its_own_allocator_runs_unchanged() -> Result<()> {
     let program = build::compile("front.c", &[])?;
     let alone = finish(&mut Command::new(&program))?;
     ensure!(alone.code() == 0, "alone: {}", alone.stderr);
@@ -26,7 +26,7 @@ fn a_program_with_an_allocator_of_its_own() -> Result<()> {
 }
 
 #[test]
-fn behind_other_allocators() -> Result<()> {
+fn the_library_forwards_to_other_allocators() -> Result<()> {
     let program = build::compile("preload.c", &[])?;
     for allocator in preload::ALLOCATORS {
         // Debian's mimalloc does not report the usable size of aligned blocks.

@@ -31,7 +31,7 @@ fn run_with(options: &[&str], command: &[&str]) -> Result<(Finished, Profile)> {
 
 /// The program and its children are sampled from their first allocation on.
 #[test]
-fn a_tree_of_programs_is_seen_whole() -> Result<()> {
+fn a_tree_of_programs_is_counted_whole() -> Result<()> {
     let program = build::compile("tree.c", &[])?.display().to_string();
     let (finished, profile) = run(&[&program, "now"])?;
     ensure!(finished.code() == 0, "{}", finished.stderr);
@@ -51,7 +51,7 @@ fn a_tree_of_programs_is_seen_whole() -> Result<()> {
 /// AddressSanitizer ends programs in which a library is loaded before it, unless an option disables
 /// that check.
 #[test]
-fn a_program_under_address_sanitizer_is_seen() -> Result<()> {
+fn a_program_under_address_sanitizer_is_sampled() -> Result<()> {
     let sanitized = &["-fsanitize=address"];
     let program = build::compile("tree.c", sanitized)?.display().to_string();
     let (finished, profile) = run(&[&program, "leaf", "10"])?;
@@ -62,7 +62,7 @@ fn a_program_under_address_sanitizer_is_seen() -> Result<()> {
 
 /// A program that cannot load the library runs as usual, and the profile has a note about it.
 #[test]
-fn a_static_program_runs_unseen() -> Result<()> {
+fn a_static_program_runs_unsampled_with_a_note() -> Result<()> {
     let program = build::compile("tree.c", &["-static"])?.display().to_string();
     let (finished, profile) = run(&[&program, "leaf", "10"])?;
     ensure!(finished.code() == 0 && !finished.stdout.is_empty(), "{}", finished.stderr);

@@ -75,7 +75,7 @@ fn as_asked(daemon: &Daemon) -> Result<Value> {
 }
 
 #[test]
-fn the_interval_rises_and_comes_back() -> Result<()> {
+fn the_interval_rises_in_a_storm_and_falls_afterwards() -> Result<()> {
     let (mut workload, daemon, during) = storm(&LIMITED)?;
     println!("{during}");
     ensure!(during["pressure"]["limit"] == "process", "{during}");
@@ -138,7 +138,7 @@ fn intervals(workload: &Workload) -> Result<(u64, u64)> {
 /// samplerd ends in the middle of a storm, or is killed. Without a listener, the process samples at
 /// the requested interval again.
 #[test]
-fn no_daemon_leaves_a_raised_interval() -> Result<()> {
+fn an_ended_daemon_leaves_no_raised_interval() -> Result<()> {
     for signal in [15, 9] {
         let (mut workload, mut daemon, _) = storm(&LIMITED)?;
         daemon.child().signal(signal)?;

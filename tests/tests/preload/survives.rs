@@ -57,13 +57,13 @@ fn is_the_same(command: &[&str], allocator: Option<&str>) -> Result<()> {
 }
 
 #[test]
-fn lives_of_processes_and_threads() -> Result<()> {
+fn processes_and_threads_run_as_without_the_library() -> Result<()> {
     let program = program()?;
     CASES.iter().try_for_each(|case| is_the_same(&[&program, case], None))
 }
 
 #[test]
-fn in_front_of_other_allocators() -> Result<()> {
+fn other_allocators_run_as_without_the_library() -> Result<()> {
     let program = program()?;
     for allocator in preload::ALLOCATORS {
         // Debian's mimalloc does not report the usable size of aligned blocks, without the library
@@ -78,14 +78,14 @@ fn in_front_of_other_allocators() -> Result<()> {
 }
 
 #[test]
-fn libraries_that_come_and_go() -> Result<()> {
+fn programs_that_load_libraries_run_as_without_it() -> Result<()> {
     let library = build::compile("library.c", &["-shared", "-fPIC"])?.display().to_string();
     is_the_same(&[&program()?, "dlopen", &library], None)
 }
 
 /// The programs of a small Debian system.
 #[test]
-fn programs_say_what_they_say_alone() -> Result<()> {
+fn programs_print_the_same_as_without_the_library() -> Result<()> {
     let python = "import json,re\nd=[{'k%d'%i:[i]*9} for i in range(9000)]\nprint(len(json.dumps(d)),len(re.findall('k1',str(d))))";
     let node = "const a=[];for(let i=0;i<50000;i++)a.push({i,s:'x'.repeat(i%100)});console.log(JSON.stringify(a).length, Buffer.alloc(1<<20,1).toString('hex').length)";
     let git = "d=$(mktemp -d) && trap 'rm -rf $d' EXIT && cd $d && git init -q && seq 9000 > a && git add a && git -c user.name=a -c user.email=a@b commit -qm one && seq 3 2 9001 > a && git diff | md5sum && git log --format=%s --stat";

@@ -22,7 +22,7 @@ fn confidence() -> f64 {
 }
 
 #[test]
-fn estimates_are_as_good_as_they_say() -> Result<()> {
+fn preloaded_estimates_have_the_stated_errors() -> Result<()> {
     let (mut alloc, mut live) = (Vec::new(), Vec::new());
     for seed in 1..=RUNS {
         let (profile, truth) = run(seed)?;

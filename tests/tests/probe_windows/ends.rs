@@ -18,7 +18,7 @@ const SIGSTOP: i32 = 19;
 const TRIES: usize = 10;
 
 #[test]
-fn before_there_are_windows_enough_there_is_no_interval() -> Result<()> {
+fn profiles_of_few_windows_have_no_interval() -> Result<()> {
     again::until("a profile of few windows", TRIES, few_windows_have_no_interval)
 }
 
@@ -48,7 +48,7 @@ fn few_windows_have_no_interval() -> Result<Result<(), String>> {
 }
 
 #[test]
-fn what_windows_cannot_know_is_refused() -> Result<()> {
+fn queries_unsupported_by_windows_are_refused() -> Result<()> {
     let program = Program::start(&["steady", "600"])?;
     let daemon = Daemon::start(&[program.pid()], &["--windows", "2%"])?;
     let cases: [&[&str]; 8] = [
@@ -71,7 +71,7 @@ fn what_windows_cannot_know_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()> {
+fn stops_execs_and_exits_in_a_window_do_no_harm() -> Result<()> {
     let mut program = Program::start(&["steady", "3000"])?;
     let daemon = Daemon::start(&[program.pid()], &["--windows", "20%"])?;
     after_windows(&daemon, 4, NEAR_CERTAIN_CONFIDENCE)?;
@@ -115,7 +115,7 @@ fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()>
 }
 
 #[test]
-fn budgets_that_are_none() -> Result<()> {
+fn invalid_budgets_are_refused() -> Result<()> {
     let program = Program::start(&["steady", "600"])?;
     let pid = program.pid().to_string();
     for (budget, expected) in

@@ -83,7 +83,7 @@ fn short_processes_of_a_machine_are_estimated_together() -> Result<()> {
 }
 
 #[test]
-fn only_a_tree_is_seen_where_that_was_asked_for() -> Result<()> {
+fn windows_of_a_tree_exclude_other_processes() -> Result<()> {
     let mut inside = Crew::start(&["fork", "40", "400", "600"])?;
     let mut outside = Crew::start(&["fork", "8", "400", "600"])?;
     let daemon = Daemon::start(&[inside.0.pid()], &["--follow", "--windows", "10%"])?;

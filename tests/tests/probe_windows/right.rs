@@ -11,7 +11,7 @@ fn all(truth: &Value) -> f64 {
 }
 
 #[test]
-fn a_program_that_windows_slow_down_eight_times_is_estimated_right() -> Result<()> {
+fn estimates_hold_when_windows_slow_a_program_eight_times() -> Result<()> {
     // 60 steps: the program takes some 70 ns for each allocation, and each trap takes 600 ns.
     let (profile, truth) = is_right(&["steady", "60"], "20%", 80)?;
     let [value, low, high] = interval(&profile["totals"]["alloc_objects"])?;
@@ -30,7 +30,7 @@ fn a_program_that_windows_slow_down_eight_times_is_estimated_right() -> Result<(
 }
 
 #[test]
-fn programs_that_change_are_estimated_right() -> Result<()> {
+fn programs_of_changing_phases_are_estimated_right() -> Result<()> {
     // No interval covers what falls into no window. This many windows catch some of the bursts,
     // except in one run of many millions.
     for (manner, least) in [("phases", 40), ("bursts", 160), ("idle", 40)] {

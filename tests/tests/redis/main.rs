@@ -57,7 +57,7 @@ fn judge_stacks(profile: &Profile, enough: u64) -> Result<()> {
 /// samplerd attaches while redis-server runs, and samples every allocation. Held bytes are right to
 /// the byte, too.
 #[test]
-fn redis_that_runs_already() -> Result<()> {
+fn a_running_redis_is_counted_exactly() -> Result<()> {
     let server = Server::start_counted()?;
     server.stop()?;
     server.begin_counting()?;
@@ -83,7 +83,7 @@ fn redis_that_runs_already() -> Result<()> {
 /// All processes of the machine are profiled. At this confidence the four estimates together are
 /// wrong less than once in a million runs.
 #[test]
-fn redis_among_all() -> Result<()> {
+fn redis_is_estimated_among_all_processes() -> Result<()> {
     let server = Server::start_counted()?;
     server.stop()?;
     server.begin_counting()?;
@@ -112,7 +112,7 @@ fn redis_among_all() -> Result<()> {
 /// Nothing is preloaded. redis sums up the sizes of its blocks, which are at least the requested
 /// bytes, and less than twice as many.
 #[test]
-fn redis_as_it_is() -> Result<()> {
+fn held_bytes_agree_with_the_memory_of_redis() -> Result<()> {
     let server = Server::start()?;
     let before = server.used_memory()?;
     let daemon = Daemon::start(&[server.pid()], &["--interval", "1", "--ring", "256MiB"])?;

@@ -91,7 +91,7 @@ fn no_sample_of_a_burst_is_lost() -> Result<()> {
 }
 
 #[test]
-fn at_every_speed() -> Result<()> {
+fn no_sample_is_lost_at_every_speed() -> Result<()> {
     for pause in ["1", "60", "200"] {
         attached(64 << 10, pause, &DEFAULT).with_context(|| format!("{pause} µs"))?;
     }
@@ -99,7 +99,7 @@ fn at_every_speed() -> Result<()> {
 }
 
 #[test]
-fn without_a_limit() -> Result<()> {
+fn no_sample_is_lost_without_a_limit() -> Result<()> {
     for limits in [&UNLIMITED[..], &NONE] {
         for interval in [64 << 10, 4 << 10] {
             let held = attached(interval, "0", limits)?;
@@ -111,7 +111,7 @@ fn without_a_limit() -> Result<()> {
 
 /// musl's loader has no list for debuggers where others have it.
 #[test]
-fn in_a_program_of_musl() -> Result<()> {
+fn no_sample_of_a_musl_program_is_lost() -> Result<()> {
     let mut command = Command::new(build::compile("burst.c", &[build::MUSL])?);
     preload::load(command.args([MEGABYTES, "0"]), 4 << 10, &[preload::library()?]);
     burst(Workload::spawn("burst.c", &mut command)?, 4 << 10, &DEFAULT).map(drop)
@@ -119,7 +119,7 @@ fn in_a_program_of_musl() -> Result<()> {
 
 /// The burst begins with the program's first instruction, before samplerd has found the process.
 #[test]
-fn from_the_first_second_of_a_program() -> Result<()> {
+fn no_sample_of_the_first_second_is_lost() -> Result<()> {
     for interval in ["64KiB", "4KiB"] {
         let (truth, profile) = run(interval, &[MEGABYTES, "0", "now"])?;
         println!("{} samples at {interval}", profile.samples);
@@ -149,7 +149,7 @@ fn run(interval: &str, arguments: &[&str]) -> Result<(Truth, Profile)> {
 
 /// Four processes at once, each with a limit of its own.
 #[test]
-fn of_several_processes_at_once() -> Result<()> {
+fn no_sample_of_several_processes_at_once_is_lost() -> Result<()> {
     let start = || preload::workload("burst.c", &[MEGABYTES, "0"], 4 << 10);
     let mut workloads = (0..4).map(|_| start()).collect::<Result<Vec<Workload>>>()?;
     let pids: Vec<u32> = workloads.iter().map(Workload::pid).collect();

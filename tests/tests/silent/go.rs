@@ -58,7 +58,7 @@ fn is_named(daemon: &Daemon, pid: u32, state: &str) -> Result<()> {
 }
 
 #[test]
-fn among_all_processes() -> Result<()> {
+fn go_programs_are_named_among_all_processes() -> Result<()> {
     let started = || PROGRAMS.into_iter().map(start).collect::<Result<Vec<Child>>>();
     let mut children = started()?;
     let daemon = Daemon::start(&[], &["--all"])?;
@@ -84,7 +84,7 @@ fn among_all_processes() -> Result<()> {
 
 /// A short program, which is gone before samplerd can read it.
 #[test]
-fn a_short_one_among_all() -> Result<()> {
+fn a_short_go_program_is_named_among_all_processes() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all"])?;
     for source in PROGRAMS {
         let mut child =
@@ -111,7 +111,7 @@ fn flat(text: &str) -> String {
 }
 
 #[test]
-fn started_by_sampler_run() -> Result<()> {
+fn a_go_program_under_sampler_run_is_named() -> Result<()> {
     for source in PROGRAMS {
         let program = build::compile_go(source)?.display().to_string();
         let by_shell = format!("{program} short; true");
@@ -129,7 +129,7 @@ fn started_by_sampler_run() -> Result<()> {
 
 /// A child of a tree, which the tree outlives.
 #[test]
-fn a_child_of_a_tree() -> Result<()> {
+fn a_go_child_of_a_tree_is_named() -> Result<()> {
     for source in PROGRAMS {
         let program = build::compile_go(source)?.display().to_string();
         let mut shell =
@@ -155,7 +155,7 @@ fn a_child_of_a_tree() -> Result<()> {
 
 /// A profiled shell becomes such a program. Calls before are counted, and calls after are not.
 #[test]
-fn a_profiled_process_that_becomes_one() -> Result<()> {
+fn a_profiled_process_that_execs_a_go_program_is_named() -> Result<()> {
     let program = build::compile_go(PROGRAMS[1])?.display().to_string();
     for processes in [1, 5] {
         let mut shells = (0..processes)

@@ -14,7 +14,7 @@ fn names_leaks(error: &str) -> Result<()> {
 }
 
 #[test]
-fn held_of_two_windows_is_no_growth() -> Result<()> {
+fn held_bytes_of_two_windows_are_not_compared() -> Result<()> {
     let mut workload = Workload::start("stalled.c", &["4096", "1", "10"])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "4096"])?;
     workload.go()?;

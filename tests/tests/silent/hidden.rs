@@ -142,23 +142,23 @@ impl Case {
 }
 
 #[test]
-fn local_symbols_of_a_library_with_a_prefix() -> Result<()> {
+fn local_symbols_of_a_library_with_a_prefix_are_probed() -> Result<()> {
     Case { prefix: "je_arrow_", ..CASE }.is_true(&[])?;
     Case { prefix: "x9", ..CASE }.is_true(&["--probe-engine", "multi"])
 }
 
 #[test]
-fn local_symbols_of_a_library_without_a_prefix() -> Result<()> {
+fn local_symbols_of_a_library_without_a_prefix_are_probed() -> Result<()> {
     CASE.is_true(&[])
 }
 
 #[test]
-fn exported_symbols_with_a_prefix() -> Result<()> {
+fn exported_symbols_with_a_prefix_are_probed() -> Result<()> {
     Case { prefix: "duckdb_je_", is_local: false, is_stripped: true, ..CASE }.is_true(&[])
 }
 
 #[test]
-fn a_program_with_local_symbols() -> Result<()> {
+fn local_symbols_of_a_program_are_probed() -> Result<()> {
     let program = Case { in_library: false, ..CASE };
     program.is_true(&[])?;
     Case { prefix: "_rjem_", ..program }.is_true(&[])
@@ -199,7 +199,7 @@ fn unexplained(how: &str) -> Result<[bool; 3]> {
 }
 
 #[test]
-fn memory_that_no_block_explains_is_a_number() -> Result<()> {
+fn memory_that_no_block_explains_is_reported() -> Result<()> {
     ensure!(unexplained("past")? == [true; 3], "not said");
     ensure!(unexplained("malloc")? == [false; 3], "said of what is held");
     Ok(())
@@ -207,7 +207,7 @@ fn memory_that_no_block_explains_is_a_number() -> Result<()> {
 
 /// Blocks from a cache inside the callers are not seen. The profile must not claim to be complete.
 #[test]
-fn a_part_is_not_said_to_be_all() -> Result<()> {
+fn partly_seen_allocations_are_reported_as_at_least() -> Result<()> {
     let library = build::compile("fastpath.c", &["-shared", "-fPIC"])?;
     let host = build::compile("fastpath.c", &["-DHOST"])?;
     let library = library.to_str().context("a path that is text")?;

@@ -51,23 +51,23 @@ fn exact(how: &str) -> Result<()> {
 }
 
 #[test]
-fn blocks_that_malloc_maps_are_not_the_programs() -> Result<()> {
+fn blocks_mapped_by_malloc_are_not_direct_mappings() -> Result<()> {
     exact("blocks")
 }
 
 #[test]
-fn nor_is_the_heap_that_malloc_grows() -> Result<()> {
+fn the_heap_grown_by_malloc_is_no_direct_mapping() -> Result<()> {
     exact("heap")
 }
 
 #[test]
-fn nor_are_blocks_of_threads() -> Result<()> {
+fn arenas_of_threads_are_not_direct_mappings() -> Result<()> {
     exact("threads")
 }
 
 /// The program and an allocator inside it map memory through the same function.
 #[test]
-fn what_may_be_either_is_in_the_upper_end() -> Result<()> {
+fn mappings_of_unknown_origin_are_in_the_upper_end() -> Result<()> {
     let (profile, truth, ps) = mapped("either.c", &["3000"])?;
     holds(&profile, &truth)?;
     let of = profile.totals.alloc_space;

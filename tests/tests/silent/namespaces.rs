@@ -64,7 +64,7 @@ fn given(processes: usize, arguments: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_process_with_links_of_its_own() -> Result<()> {
+fn a_process_with_its_own_links_is_counted_in_a_namespace() -> Result<()> {
     for engine in ["session", "multi", "perf"] {
         given(1, &["--probe-engine", engine])?;
     }
@@ -72,14 +72,14 @@ fn a_process_with_links_of_its_own() -> Result<()> {
 }
 
 #[test]
-fn processes_that_share_links() -> Result<()> {
+fn processes_with_shared_links_are_counted_in_a_namespace() -> Result<()> {
     given(5, &[])?;
     given(5, &["--probe-engine", "perf"])
 }
 
 /// All processes of the namespace, present or later, and no other process that maps the same files.
 #[test]
-fn every_process_of_the_namespace() -> Result<()> {
+fn every_process_of_the_namespace_is_counted() -> Result<()> {
     let namespace = PidNamespace::start()?;
     let mut stranger = Workload::edge(&["realloc"])?;
     let (mut early, early_pid) = inside(&namespace, "edges.c", &["realloc"])?;
@@ -131,7 +131,7 @@ fn a_tree_is_followed() -> Result<()> {
 }
 
 #[test]
-fn a_program_that_is_run() -> Result<()> {
+fn sampler_run_counts_a_program_in_a_namespace() -> Result<()> {
     // The ring has room for all records: a samplerd that gets no CPU does not raise the interval.
     const BLOCKS: &str = "500";
     let namespace = PidNamespace::start()?;
@@ -164,7 +164,7 @@ fn a_program_that_is_run() -> Result<()> {
 
 /// Windows open and close for a process of the namespace.
 #[test]
-fn windows_are_seen() -> Result<()> {
+fn windows_open_for_a_process_of_the_namespace() -> Result<()> {
     let namespace = PidNamespace::start()?;
     let program = build::compile("budget.c", &[])?;
     let mut program = Child::start("budget", namespace.command(program).args(["steady", "600"]))?;
@@ -182,7 +182,7 @@ fn windows_are_seen() -> Result<()> {
 
 /// A process in a namespace below samplerd's.
 #[test]
-fn a_namespace_below() -> Result<()> {
+fn processes_of_a_nested_namespace_are_counted() -> Result<()> {
     let namespace = PidNamespace::start()?;
     let program = build::compile("edges.c", &[])?;
     let mut command = namespace.command("unshare");
@@ -201,7 +201,7 @@ fn a_namespace_below() -> Result<()> {
 
 /// A pid means another process in the `/proc` of another namespace.
 #[test]
-fn another_namespaces_proc_is_refused() -> Result<()> {
+fn the_proc_of_another_namespace_is_refused() -> Result<()> {
     build::require_root()?;
     let namespace = PidNamespace::start()?;
     let mut command = namespace.command_with_our_proc(build::program("samplerd")?);
@@ -265,7 +265,7 @@ impl Drop for UserMount {
 /// The program's libc is outside the mount. Its allocations are counted, and the executable is
 /// reported as not readable.
 #[test]
-fn an_executable_that_only_its_user_can_open() -> Result<()> {
+fn an_executable_that_root_cannot_open_is_blind() -> Result<()> {
     let mount = UserMount::of(&build::compile("edges.c", &[])?)?;
     for arguments in [&[][..], &["--follow"]] {
         let mut workload = mount.workload(&["realloc"])?;
@@ -286,7 +286,7 @@ fn an_executable_that_only_its_user_can_open() -> Result<()> {
 
 /// The allocator is in the executable. There is nothing else to probe.
 #[test]
-fn a_static_executable_that_only_its_user_can_open() -> Result<()> {
+fn a_static_executable_that_root_cannot_open_is_refused() -> Result<()> {
     let mount = UserMount::of(&build::compile("edges.c", &["-static"])?)?;
     let workload = mount.workload(&["realloc"])?;
     let pid = workload.pid().to_string();

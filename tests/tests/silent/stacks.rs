@@ -109,7 +109,7 @@ fn a_stack_by_frame_pointers_is_not_proven_whole() -> Result<()> {
 
 /// Code that existed only for a moment.
 #[test]
-fn bytes_of_code_that_is_gone_are_said() -> Result<()> {
+fn bytes_of_unmapped_code_are_reported() -> Result<()> {
     let mut workload = Workload::start("generated.c", &["brief"])?;
     let daemon = Daemon::start(&[workload.pid()], ALL)?;
     // The stopped daemon cannot read the code while it exists.
@@ -138,7 +138,7 @@ fn code_that_moved_to_anonymous_memory_keeps_its_name() -> Result<()> {
 
 /// An address outside all mappings does not make the daemon read 30,000 mappings again.
 #[test]
-fn many_mappings_and_wild_addresses_cost_little() -> Result<()> {
+fn unmapped_addresses_do_not_reread_many_mappings() -> Result<()> {
     let program = build::compile("stacks.c", &[])?;
     let mut workload = Workload::start_program(&program, &["nowhere", "2000"])?;
     let daemon = Daemon::start(&[workload.pid()], ALL)?;

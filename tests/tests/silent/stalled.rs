@@ -102,7 +102,7 @@ fn the_head_says_so(daemon: &Daemon, [begin, end]: [u64; 2]) -> Result<()> {
 }
 
 #[test]
-fn a_stop_of_a_second_and_a_half_ruins_nothing() -> Result<()> {
+fn a_stop_of_1500_ms_leaves_held_bytes_useful() -> Result<()> {
     stalled(Duration::from_millis(1500), |daemon, truth, stop| {
         the_head_says_so(daemon, stop)?;
         held_is_useful(daemon, truth)?;
@@ -115,6 +115,6 @@ fn a_stop_of_a_second_and_a_half_ruins_nothing() -> Result<()> {
 }
 
 #[test]
-fn nor_does_one_of_a_third_of_a_second() -> Result<()> {
+fn a_stop_of_a_third_of_a_second_leaves_held_bytes_useful() -> Result<()> {
     stalled(Duration::from_millis(300), |daemon, truth, _| held_is_useful(daemon, truth))
 }

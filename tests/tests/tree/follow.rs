@@ -50,19 +50,19 @@ fn followed(arguments: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn every_process_of_a_tree_has_its_truth() -> Result<()> {
+fn every_process_of_a_tree_is_counted_exactly() -> Result<()> {
     followed(&[])
 }
 
 #[test]
-fn every_process_of_a_tree_has_its_truth_on_every_engine() -> Result<()> {
+fn every_process_of_a_tree_is_exact_on_every_engine() -> Result<()> {
     followed(&["--probe-engine", "multi"])?;
     followed(&["--probe-engine", "perf"])
 }
 
 /// A process is in the tree as long as one of its threads runs.
 #[test]
-fn a_child_may_allocate_when_its_first_thread_is_gone() -> Result<()> {
+fn a_child_is_counted_after_its_first_thread_exits() -> Result<()> {
     let mut parent = Workload::start("tree.c", &["orphan"])?;
     let daemon = Daemon::start(&[parent.pid()], &["--follow"])?;
     let truth = make(&mut parent)?;
@@ -123,7 +123,7 @@ fn spared(root_excluded: bool) -> Result<()> {
 
 /// Excluded processes are not probed. The processes that they start, or become, are.
 #[test]
-fn excluded_processes_of_a_tree() -> Result<()> {
+fn excluded_processes_of_a_tree_are_not_counted() -> Result<()> {
     spared(false)?;
     spared(true)
 }

@@ -94,7 +94,7 @@ fn a_static_program_is_counted_from_its_first_allocation() -> Result<()> {
 /// A static program without symbols cannot be profiled. The output claims neither that it allocated
 /// nothing, nor that all was counted.
 #[test]
-fn what_cannot_be_probed_is_not_said_to_be_nothing() -> Result<()> {
+fn unprobed_programs_are_not_reported_as_zero() -> Result<()> {
     let program = build::compile("tree.c", &["-static", "-s"])?.display().to_string();
     let finished = finish(&mut run(&["--", &program, "leaf", "100"])?)?;
     let said = finished.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -108,7 +108,7 @@ fn what_cannot_be_probed_is_not_said_to_be_nothing() -> Result<()> {
 /// The output shows what the program holds at its end. A process of the tree that has exited
 /// counts.
 #[test]
-fn what_was_held_at_the_end_is_reported() -> Result<()> {
+fn blocks_held_at_the_end_are_reported() -> Result<()> {
     let program = build::compile("tree.c", &[])?.display().to_string();
     let finished = finish(&mut run(&["--interval", "1", "--", &program, "leaf", "100"])?)?;
     let said = &finished.stderr;
@@ -120,7 +120,7 @@ fn what_was_held_at_the_end_is_reported() -> Result<()> {
 }
 
 #[test]
-fn a_program_ends_as_it_would_have() -> Result<()> {
+fn the_exit_code_of_the_program_is_kept() -> Result<()> {
     for (command, code) in [
         (&["true"][..], 0),
         (&["sh", "-c", "exit 3"], 3),
@@ -145,7 +145,7 @@ fn a_program_ends_as_it_would_have() -> Result<()> {
 
 /// Output, descriptors, directory and environment are the program's own.
 #[test]
-fn a_program_runs_as_it_would_have() -> Result<()> {
+fn output_and_environment_of_the_program_are_kept() -> Result<()> {
     let list = ["ls", "/proc/self/fd"];
     let alone = finish(Command::new(list[0]).arg(list[1]))?.success("ls")?;
     let listed = finish(&mut run(&[&["--"][..], &list].concat())?)?.success("run")?;
@@ -175,7 +175,7 @@ fn under_sudo_it_runs_as_the_invoking_user() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_run_is_refused_in_one_line() -> Result<()> {
+fn unrunnable_programs_are_refused_in_one_line() -> Result<()> {
     let copy = PublicCopy::of("sampler")?;
     let mut command = Command::new("setpriv");
     command

@@ -39,7 +39,7 @@ fn of_function(profile: &Profile, function: &str) -> Result<[f64; 3]> {
 }
 
 #[test]
-fn its_numbers_are_those_of_the_api() -> Result<()> {
+fn numbers_of_the_page_are_those_of_the_api() -> Result<()> {
     let (workload, served) = stopped()?;
     let page = served.page()?;
     let live = served.daemon.profile("live", &[])?;
@@ -81,7 +81,7 @@ fn its_numbers_are_those_of_the_api() -> Result<()> {
 }
 
 #[test]
-fn it_is_walked_zoomed_and_searched_by_keys() -> Result<()> {
+fn the_page_is_navigated_zoomed_and_searched_by_keys() -> Result<()> {
     let (_workload, served) = stopped()?;
     let page = served.page()?;
     let live = served.daemon.profile("live", &[])?;
@@ -119,7 +119,7 @@ fn it_is_walked_zoomed_and_searched_by_keys() -> Result<()> {
 }
 
 #[test]
-fn it_asks_nobody_else_and_complains_of_nothing() -> Result<()> {
+fn the_page_makes_no_foreign_request_and_logs_no_error() -> Result<()> {
     let (_workload, served) = stopped()?;
     let page = served.page()?;
     for key in ["a", "k", "m", "h", "t", "d", "f", "i"] {

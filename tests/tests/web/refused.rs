@@ -15,7 +15,7 @@ fn refused(answer: &http::Answer, status: u16, words: &str) -> Result<()> {
 }
 
 #[test]
-fn without_the_token_nothing_is_served() -> Result<()> {
+fn requests_without_the_token_are_refused() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let served = Served::start(&[workload.pid()], &[])?;
     let bearer = format!("Bearer {}", served.token);
@@ -83,7 +83,7 @@ fn without_the_token_nothing_is_served() -> Result<()> {
 }
 
 #[test]
-fn wrong_command_lines() -> Result<()> {
+fn wrong_web_options_are_refused() -> Result<()> {
     let pid = std::process::id().to_string();
     for (address, words) in [
         ("0.0.0.0:0", "127.0.0.1:PORT"),

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_that_ended_count() {
+    fn seconds_include_exited_children() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 150 50 25 75 20 0 1 0 5";
         assert_eq!(own_seconds(stat), 3.0);
         assert_eq!(own_seconds(""), 0.0);

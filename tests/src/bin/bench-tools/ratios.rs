@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profiler_with_its_allocator_is_compared_with_that() {
+    fn a_profiler_is_compared_with_its_own_allocator() {
         let row = row(&[
             (Tool::None, vec![run(1, 1.0, 0.0)]),
             (Tool::Jemalloc, vec![run(1, 0.5, 0.0)]),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_run_takes_its_repetition_out() {
+    fn a_failed_run_excludes_its_repetition() {
         let row = row(&[
             (Tool::None, vec![run(1, 1.0, 0.0), None, run(1, 1.0, 0.0)]),
             (OURS, vec![None, run(1, 9.0, 0.0), run(1, 2.0, 0.0)]),

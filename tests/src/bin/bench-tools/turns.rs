@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_drifts_for_both_is_no_slowdown() {
+    fn common_drift_is_no_slowdown() {
         let turn = |at: u32| {
             let slow = 1.0 + 0.5 * f64::from(at % 5);
             // 1.02 with noise of either sign, equally often.
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_turn_has_no_error() {
+    fn one_turn_has_an_infinite_error() {
         let (ratio, error) = ratio(&[[cost(2.0, 2), cost(3.0, 2)]]);
         assert!(ratio == 1.5 && error.is_infinite());
     }
