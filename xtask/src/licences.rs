@@ -145,7 +145,7 @@ mod tests {
     const ALLOWED: [&str; 3] = ["MIT", "Apache-2.0", "Unicode-3.0"];
 
     #[test]
-    fn expressions_are_satisfied_or_not() {
+    fn licence_expressions_are_evaluated() {
         for (expression, wanted) in [
             ("MIT", true),
             ("GPL-3.0-only", false),

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_version_from_a_library_name() {
+    fn the_llvm_version_is_read_from_a_library_name() {
         assert_eq!(major("libLLVM.so.22.1"), Some(22));
         assert_eq!(major("libLLVM-14.so.1"), Some(14));
         assert_eq!(major("libstdc++.so.6"), None);

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_lines_of_cargo_tree() {
+    fn lines_of_cargo_tree_are_parsed() {
         let names = ["aya v0.14.0", "x v0.2.0 (/here) (*)", ""].map(name_and_version);
         assert_eq!(names, [Some("aya 0.14.0".into()), Some("x 0.2.0".into()), None]);
     }

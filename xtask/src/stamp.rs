@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_with_content_name_and_absence_and_with_nothing_else() {
+    fn a_stamp_changes_with_content_name_and_absence_only() {
         let directory = std::env::temp_dir().join(format!("xtask-stamp-{}", std::process::id()));
         let skipped = directory.join("target");
         fs::create_dir_all(&skipped).unwrap();

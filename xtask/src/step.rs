@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_the_network_and_drops_the_outer_toolchain() {
+    fn network_variables_are_kept_and_toolchain_ones_dropped() {
         for name in ["CARGO_HOME", "CARGO_HTTP_PROXY", "CARGO_NET_OFFLINE", "HOME", "RUSTUP_HOME"] {
             assert!(kept(OsStr::new(name)), "{name}");
         }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_leaves_out_what_did_not_run() {
+    fn the_total_leaves_out_skipped_steps() {
         let mut steps = Steps::default();
         steps.skip("rustfmt");
         steps.time("work", || Ok(())).unwrap();

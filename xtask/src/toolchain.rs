@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_release_and_llvm() {
+    fn the_release_and_llvm_version_are_read() {
         let text = "rustc 1.97.0-nightly (e50 2026-05-19)\nrelease: 1.97.0-nightly\nLLVM version: 22.1.4\n";
         assert_eq!(parse(text), Some(((1, 97), 22)));
         assert_eq!(parse("rustc 1.97.0\n"), None);

@@ -283,7 +283,7 @@ fn layers_know_only_what_lies_below() -> io::Result<()> {
 
 /// A folder that was renamed must not make a rule empty.
 #[test]
-fn every_allowed_place_exists_and_needs_it() -> io::Result<()> {
+fn every_exception_to_a_rule_exists_and_is_needed() -> io::Result<()> {
     for rule in RULES {
         for place in rule.allowed {
             assert!(root().join(place).exists(), "{place} is gone ({})", rule.why);
@@ -295,7 +295,7 @@ fn every_allowed_place_exists_and_needs_it() -> io::Result<()> {
 }
 
 #[test]
-fn words_are_whole() {
+fn only_whole_words_are_found() {
     assert!(uses("use tonic::Status;", "tonic"));
     assert!(uses("x: crate::rpc::v1::Kind,", "v1::"));
     assert!(!uses("use tonic_health::X;", "tonic"));

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listing_knows_lengths_and_jumps() {
+    fn lengths_and_jump_targets_are_read_from_a_listing() {
         let text = "\n98ef0 <free>:\n   98ef0:\ttest   %rdi,%rdi\n   98ef3:\tje     98ef9 <free+0x9>\n   98ef9:\tcall   98ef3 <free>\n   98efa:\tbnd jmp 98ef3 <free>\n   98f00:\tret\n";
         let listing = Listing::parse(text);
         assert_eq!(listing.lengths(0x98ef0), "3616");

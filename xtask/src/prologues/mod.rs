@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_corpus_is_read_as_it_was_written() {
+    fn blocks_of_a_corpus_are_read_by_library() {
         let of = blocks(
             "# comment\n\nlibrary a 1 x 0\n10 2 free 1 - c3\n20 2 malloc 1 - c3\n\nlibrary b 1 y 0\n",
         );

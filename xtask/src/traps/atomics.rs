@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_are_whole_words() {
+    fn only_whole_names_and_values_are_matched() {
         assert_eq!(name("define i64 @a.b(ptr %0) #1 {"), Some("a.b"));
         assert_eq!(name("define i64 @\"a b\"(ptr %0) {"), Some("a b"));
         assert!(mentions("  store i64 %1, ptr %2", "%1"));

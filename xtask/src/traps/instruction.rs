@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn decodes_the_fields() {
+    fn fields_of_an_instruction_are_decoded() {
         // if r2 > 0x11 goto -4
         let branch = Instruction::decode([0x25, 0x02, 0xfc, 0xff, 0x11, 0, 0, 0]);
         assert_eq!((branch.destination, branch.offset, branch.immediate), (2, -4, 0x11));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_moves_apart() {
+    fn moves_are_decoded_by_their_effect() {
         assert_eq!(effect([0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]), Effect::Constant(u64::MAX));
         assert_eq!(effect([0xb4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]), Effect::Constant(0xffff_ffff));
         assert_eq!(effect([0xbf, 0x60, 0, 0, 0, 0, 0, 0]), Effect::Copy);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_atomics_apart() {
+    fn atomics_are_decoded_by_their_operation() {
         for (operation, wanted) in [
             (0x00, Atomic::Plain),
             (0x01, Atomic::Fetch),

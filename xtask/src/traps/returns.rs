@@ -200,21 +200,21 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapper_that_throws_the_result_away_returns_only_0() {
+    fn a_wrapper_that_discards_the_result_returns_0() {
         let wrapper = function("alloc_session", &[LOCAL, set(0, 0), EXIT], &[(0, 1)]);
         let body = function("body", &[set(0, 1), EXIT], &[]);
         assert_eq!(values(vec![wrapper, body]), Value::constant(0));
     }
 
     #[test]
-    fn a_call_returns_what_its_callee_does() {
+    fn a_call_returns_the_values_of_its_callee() {
         let outer = function("alloc_session", &[LOCAL, EXIT], &[(0, 1)]);
         let body = function("body", &[set(0, 1), EXIT], &[]);
         assert_eq!(values(vec![outer, body]), Value::constant(1));
     }
 
     #[test]
-    fn both_ways_of_a_branch_and_a_copy_count() {
+    fn both_branches_and_copies_give_return_values() {
         // r6 = 0; if r1 > 0 goto +1; r6 = 1; r0 = r6; exit
         let branch = [0x25, 1, 1, 0, 0, 0, 0, 0];
         let slots = [set(6, 0), branch, set(6, 1), [0xbf, 0x60, 0, 0, 0, 0, 0, 0], EXIT];
