@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_explained_to_users() {
+    fn every_outcome_is_explained_in_the_documents() {
         let text = include_str!("../../docs/formats.md");
         for outcome in Outcome::ALL {
             let name = outcome.name();

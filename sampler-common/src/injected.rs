@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_at_a_hook() {
+    fn hook_states_are_read_from_their_bytes() {
         assert_eq!(state(0x41, FOLLOWING), HookState::Out);
         assert_eq!(state(JUMP, FOLLOWING), HookState::In);
         assert_eq!(state(BREAKPOINT, FOLLOWING), HookState::Foreign);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn records_read_back_as_written() {
         let record = Record {
             base: 0x7f00_0000_0000,
             bytes: 0x30_0000,

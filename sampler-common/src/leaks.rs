@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_for_certain_comes_first() {
+    fn significantly_growing_stacks_are_ranked_first() {
         let stacks = [
             blocks(300, 290, 4000, 100), // steady, and large
             blocks(40, 2, 0, 5),         // leaks
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_grows_and_it_says_what_may_have_been_missed() {
+    fn without_growth_the_largest_missable_growth_is_given() {
         let of = ranking(&[blocks(100, 104, 50, 10), blocks(3, 4, 0, 0)], 0);
         assert_eq!(of.growing, 0);
         assert!(of.most_missed > 2e6 && of.most_missed < 6e6, "{of:?}");
@@ -302,7 +302,7 @@ mod tests {
     /// A process that samples by itself has an interval of its own, and other strategies miss more
     /// in large classes.
     #[test]
-    fn what_may_have_been_missed_is_what_passes_in_any_class() {
+    fn unseen_growth_is_the_largest_of_all_classes() {
         let mut reference = reference();
         reference.interval_bytes = 1.0;
         let unseen = |reference: &Reference| {
@@ -328,7 +328,7 @@ mod tests {
     /// Twenty samples at a short interval, none at the long one that followed: growth at the long
     /// interval may have been missed.
     #[test]
-    fn a_rate_of_which_there_is_no_sample_is_in_the_bounds() {
+    fn bounds_cover_epochs_without_samples() {
         let stack = || vec![blocks(20, 0, 0, 0)];
         let (mut reference, others) = (reference(), Blocks::default());
         let grown = |reference: &Reference| {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_stacks_the_first_are_kept() {
+    fn many_stacks_are_cut_to_the_first() {
         let stacks: Vec<Blocks> =
             (0..100_000).map(|index| blocks(index % 7, index % 5 + 1, index % 3, 1)).collect();
         let of = ranking(&stacks, 20);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_processes_leave_a_third_of_what_they_find() {
+    fn greedy_processes_leave_a_third_of_the_free_room() {
         let mut held = vec![0; 8];
         let taken: Vec<usize> = (0..8).map(|process| take(&mut held, process, BOUND)).collect();
         assert_eq!(taken[..4], [32768, 10923, 3641, 1214]);
@@ -99,7 +99,7 @@ mod tests {
     proptest! {
         /// Whatever others have taken before, in whatever order, a process with little keeps all of it.
         #[test]
-        fn who_holds_little_always_finds_room(
+        fn a_process_with_little_always_finds_room(
             greedy in prop::collection::vec((0usize..64, 1usize..BOUND), 0..200),
         ) {
             let mut held = vec![0; PROCESSES];

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn source_names_are_parsed_back() {
         for source in SampleSource::ALL {
             assert_eq!(SampleSource::from_name(source.name()), Some(source));
         }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_two_sources_says_both() {
+    fn two_sources_are_printed_as_both() {
         let mut sources = SampleSources::NONE;
         assert_eq!(sources.to_string(), "none");
         sources.insert(SampleSource::Preloaded);

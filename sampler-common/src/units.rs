@@ -30,7 +30,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed_or_refused() {
         for (text, bytes) in [
             ("512KiB", 512 << 10),
             ("1MiB", 1 << 20),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed_and_printed() {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("1s"), Ok(Duration::from_secs(1)));
         assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read() {
+    fn numbers_are_printed_for_people() {
         assert_eq!(human_bytes(0.0), "0 B");
         assert_eq!(human_bytes(512.0), "512 B");
         assert_eq!(human_bytes(1023.6), "1.00 KiB");

@@ -55,7 +55,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn spends_the_budget_above_the_floor(classes in uses(), digits in 0.0f64..8.0) {
+    fn rates_spend_the_budget_above_the_floor(classes in uses(), digits in 0.0f64..8.0) {
         let interval = 10f64.powf(digits);
         let designs = adapt(&classes, interval);
         let same = Rate::from_probability(1.0 / interval).unwrap();
@@ -73,7 +73,7 @@ proptest! {
 
     /// No transfer of budget between two classes lowers the variance, apart from rounding.
     #[test]
-    fn no_other_rates_are_better(classes in uses(), digits in 1.0f64..7.0, from in 0usize..CLASSES, to in 0usize..CLASSES, part in 1e-3f64..0.5) {
+    fn no_other_rates_have_a_lower_variance(classes in uses(), digits in 1.0f64..7.0, from in 0usize..CLASSES, to in 0usize..CLASSES, part in 1e-3f64..0.5) {
         let interval = 10f64.powf(digits);
         let given = chances(&classes, &adapt(&classes, interval));
         let hazard = -(-1.0 / interval).ln_1p();
@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_learned_is_geometric() {
+fn rates_without_learned_classes_are_geometric() {
     let geometric = Design::from_interval(Strategy::Adaptive, 4096, 1.0).unwrap();
     let mut classes = [ClassUse::default(); CLASSES];
     assert_eq!(adapt(&classes, 4096.0), [geometric; CLASSES]);
@@ -114,7 +114,7 @@ fn nothing_learned_is_geometric() {
 }
 
 #[test]
-fn what_lives_is_sampled_more() {
+fn classes_with_more_live_blocks_have_higher_rates() {
     let mut classes = [ClassUse::default(); CLASSES];
     classes[3] = ClassUse { objects: 1e6, bytes: 64e6, live_objects: 10_000.0 };
     classes[4] = ClassUse { objects: 1e6, bytes: 128e6, live_objects: 90_000.0 };
@@ -127,7 +127,7 @@ fn what_lives_is_sampled_more() {
 /// A class that must be certain leaves its rest to the others. If all live blocks are certain, the
 /// floor takes the rest.
 #[test]
-fn a_capped_class_leaves_the_rest_to_others() {
+fn a_capped_class_leaves_its_budget_to_other_classes() {
     let mut classes = [ClassUse::default(); CLASSES];
     classes[3] = ClassUse { objects: 1e6, bytes: 64e6, live_objects: 1e3 };
     classes[20] = ClassUse { objects: 3.0, bytes: 24e6, live_objects: 3.0 };

@@ -54,7 +54,7 @@ fn run(storm: &Storm, random: &mut SplitMix) -> (f64, bool, u32) {
 }
 
 #[test]
-fn a_rate_that_follows_the_ring_biases_nothing() {
+fn braked_rates_leave_estimates_unbiased() {
     let mut random = SplitMix(7);
     random.next();
     let by_bytes: &[(u64, u32)] = &[(1, 0), (1, 100), (64, 0), (64, 30), (4096, 0)];

@@ -156,7 +156,7 @@ fn without_exact_totals_a_process_stays_weighted() {
 /// Two blocks of 1 MiB that can hardly be sampled, and samples of 64 B. At a rate that can sample
 /// the blocks, they are shared out.
 #[test]
-fn what_can_hardly_be_seen_is_nobodys() {
+fn rarely_sampled_blocks_are_in_the_unsampled_row() {
     let (rows, mut reference) = profile(&[(0, 0, 64), (0, 0, 64)], &[(0, 1 << 20, 2)], 10);
     let large = Stratum { process: 0, class: class(1 << 20) as u8 };
     for (unseen_objects, nobodys) in [(1000.0, 2.0), (2.0, 0.0)] {
@@ -180,7 +180,7 @@ fn what_can_hardly_be_seen_is_nobodys() {
 
 /// A process without samples, and one whose samples all have 0 bytes.
 #[test]
-fn what_no_stack_can_take_is_a_row() {
+fn totals_without_a_sampled_stack_are_a_row() {
     let (rows, reference) = profile(&[(0, 0, 0), (1, 0, 500)], &[(0, 64, 7), (2, 64, 3)], 10);
     let rest = unsampled(&reference, Estimator::Calibrated);
     assert_eq!(rest.processes().collect::<Vec<_>>(), [0, 2]);
@@ -195,7 +195,7 @@ fn what_no_stack_can_take_is_a_row() {
 /// A row with nearly everything, and others with few expected samples. The test bounds how often
 /// the row's lower end is above its truth.
 #[test]
-fn the_lower_end_of_a_row_with_nearly_everything_knows_what_the_others_hide() {
+fn a_large_row_has_a_lower_end_that_covers_unseen_rows() {
     let alpha = Confidence::DEFAULT.alpha();
     for own in [30, 100, 1000] {
         for step in 1..60 {

@@ -67,7 +67,7 @@ proptest! {
     /// error is therefore at most the sum of theirs, and at least their difference (the errors of a
     /// line's two ends may be opposite).
     #[test]
-    fn works_add(tariff in tariff(), a in work(), b in work()) {
+    fn the_cost_of_a_sum_is_the_sum_of_costs(tariff in tariff(), a in work(), b in work()) {
         let mut sum = a;
         sum.add(&b);
         let [a, b, both] = [a, b, sum].map(|work| tariff.charge(&work));
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn what_came_since_and_what_was_before_are_all(tariff in tariff(), a in work(), b in work()) {
+    fn work_since_a_state_costs_what_was_added(tariff in tariff(), a in work(), b in work()) {
         let mut later = a;
         later.add(&b);
         let since = tariff.charge(&later.since(&a));
@@ -91,7 +91,7 @@ proptest! {
 /// The interval from the batches covers the true median of an ugly distribution: most batches are
 /// alike, some are expensive.
 #[test]
-fn the_interval_of_a_price_covers_it() {
+fn the_interval_of_a_price_covers_the_median() {
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = || {
         seed ^= seed << 13;

@@ -10,7 +10,7 @@ use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE};
 use sampler_common::sampling::{Rate, Trial, draw, offset, trial};
 
 #[test]
-fn no_hazard_touches_nothing() {
+fn a_charge_of_0_leaves_the_countdown() {
     let cell = Local(Slot::new(-5));
     assert_eq!(trial(&cell, Rate::NEVER.charge(1 << 40), &mut SplitMix(1)), Trial::Miss);
     assert_eq!(cell.0.get(), -5);
@@ -28,7 +28,7 @@ fn interval_1_samples_everything() {
 
 /// One stream of mixed sizes whose rate changes all the time, with one cell that starts at 0.
 #[test]
-fn inclusion_is_what_the_rate_says() {
+fn the_share_of_hits_is_the_inclusion_of_the_rate() {
     let (cell, mut random) = (Local::default(), SplitMix(3));
     let sizes = [0u64, 1, 7, 64, 100, 1 << 12, 1 << 16, 3 << 20];
     let rates = [2u64, 64, 4096, 512 << 10, 1 << 32].map(|r| Rate::from_interval(r).unwrap());

@@ -99,7 +99,7 @@ fn beyond_2_percent(log2: u32, events: u64, runs: u64) -> (f64, f64) {
 }
 
 #[test]
-fn nine_tenths_of_all_counts_are_within_2_percent_at_the_default() {
+fn nine_tenths_of_counts_are_within_2_percent_by_default() {
     // A third into an octave the error is largest. By the formula 1.8 % of the counts are beyond
     // either bound, so that 5 % of 1000 is 7.5 standard deviations away.
     for events in [10_922, 21_845, 87_381] {
@@ -144,7 +144,7 @@ fn bytes_are_unbiased_within_the_variance_bound() {
 }
 
 #[test]
-fn a_cap_keeps_the_error_falling() {
+fn a_cap_makes_the_variance_linear_in_the_count() {
     const RUNS: u64 = 300;
     let free = switch(8);
     let capped = free.capped(3);
@@ -157,7 +157,7 @@ fn a_cap_keeps_the_error_falling() {
 }
 
 #[test]
-fn the_interval_covers_what_it_says() {
+fn intervals_of_counts_have_their_coverage() {
     const RUNS: u64 = 4000;
     for (seed, events) in (20u64..).zip([256u64, 257, 260, 300, 700, 5000, 20_000]) {
         let values = counts(switch(8), events, RUNS, seed);
@@ -243,7 +243,7 @@ fn in_step<C: Counter>(
 }
 
 #[test]
-fn workers_in_step_lose_nothing_unless_they_race_or_share_their_luck() {
+fn workers_in_step_count_without_bias() {
     let events = f64::from(WORKERS * ROUNDS);
     let make = |word| Scalable { word, switch: switch(8) };
     let law = switch(8).variance(events as u64);
@@ -269,7 +269,7 @@ fn workers_in_step_lose_nothing_unless_they_race_or_share_their_luck() {
 }
 
 #[test]
-fn threads_lose_nothing() {
+fn counts_of_several_threads_are_complete() {
     const EACH: u64 = 300_000;
     let lines: [Line<AtomicU64>; 4] = Default::default();
     let interlocked = Interlocked(AtomicU64::new(0));
@@ -339,7 +339,7 @@ proptest! {
 }
 
 #[test]
-fn a_saturated_count_stays_so() {
+fn a_saturated_count_stays_saturated() {
     let full = Scalable { word: AtomicU64::new(SATURATED - 1), switch: Switch::DEFAULT };
     let mut worker = worker(9);
     full.add(u64::MAX, &mut worker);

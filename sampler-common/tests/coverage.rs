@@ -51,7 +51,7 @@ fn coverage(
 
 /// 4,000 runs: the share has a standard deviation of 0.0035. The bounds are for 95 %.
 #[test]
-fn holds_the_truth_19_times_in_20() {
+fn intervals_of_95_percent_have_their_coverage() {
     println!("{:12} {:>8} {:>8} {:>8} {:>8}", "sizes", "samples", "bytes", "objects", "width");
     for (index, expected) in [2.0, 5.0, 10.0, 30.0, 100.0].into_iter().enumerate() {
         for population in Population::all(expected) {
@@ -73,7 +73,7 @@ fn holds_the_truth_19_times_in_20() {
 
 /// Coverage deep in the tails, where the width depends on the shape of the distribution.
 #[test]
-fn holds_the_truth_999_times_in_1000() {
+fn intervals_of_999_permille_have_their_coverage() {
     println!("{:12} {:>8} {:>8} {:>8}", "sizes", "samples", "missed", "width");
     for (index, expected) in [10.0, 30.0, 100.0].into_iter().enumerate() {
         for population in Population::all(expected) {

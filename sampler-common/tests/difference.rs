@@ -204,7 +204,7 @@ fn real_changes_are_found() {
 /// In each mix alone, p is at most 5 % in at most 5 % of the comparisons, and at most 1 % in at
 /// most 1 %.
 #[test]
-fn p_is_honest_for_every_mix() {
+fn p_values_keep_their_level_for_every_mix() {
     let runs = 1000;
     println!("{:12} {:>7} {:>7} {:>7} {:>7} {:>7}", "sizes", "samples", "5 %", "1 %", "5 %", "1 %");
     for expected in [5.0, 30.0] {

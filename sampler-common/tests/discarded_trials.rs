@@ -63,7 +63,7 @@ fn judge(discard: Discard, seed: u64) -> Result<(), String> {
 }
 
 #[test]
-fn discarding_without_looking_changes_nothing() {
+fn discarding_trials_independently_causes_no_bias() {
     let never: Discard = |_, _, _, _| false;
     let at_random: Discard = |_, _, _, random| random.next() & 3 == 0;
     let after_large: Discard = |_, last, _, _| last >= 3000;
@@ -75,7 +75,7 @@ fn discarding_without_looking_changes_nothing() {
 }
 
 #[test]
-fn discarding_what_would_hit_is_caught() {
+fn discarding_trials_by_their_distance_is_detected() {
     // Rules that depend on whether the sampled byte is near, or far.
     let near: Discard = |left, _, _, _| {
         left > 0 && left < Rate::from_interval(3000).map_or(0, |r| r.charge(100)) as i64

@@ -14,7 +14,7 @@ fn below(raw: f64) -> f64 {
 }
 
 #[test]
-fn is_exponential() {
+fn draws_are_exponential() {
     let mut random = SplitMix(1);
     let values: Vec<f64> = (0..DRAWS).map(|_| draw(random.next()) as f64).collect();
     let n = DRAWS as f64;
@@ -41,7 +41,7 @@ fn is_exponential() {
 }
 
 #[test]
-fn is_geometric_in_bytes_at_every_interval() {
+fn gaps_in_bytes_are_geometric_at_every_interval() {
     const EACH: usize = 200_000;
     for (seed, interval) in [2u64, 3, 64, 4096, 512 << 10, 1 << 24, 1 << 32].into_iter().enumerate()
     {

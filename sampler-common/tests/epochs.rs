@@ -85,7 +85,7 @@ fn pairs() -> impl Iterator<Item = (Strategy, Estimator)> {
 }
 
 #[test]
-fn rows_cover_whatever_they_did_when_the_rate_changed() {
+fn rows_have_their_coverage_when_the_rate_changes() {
     let (mut cells, mut bad, mut worst, mut bad_before) = (0, Vec::new(), 0, 0);
     for (strategy, estimator) in pairs() {
         for (seed, (name, program)) in (SEED..).zip(programs(strategy)) {
@@ -116,7 +116,7 @@ fn rows_cover_whatever_they_did_when_the_rate_changed() {
 
 /// A single epoch equals no epochs, to the last bit.
 #[test]
-fn at_a_constant_rate_nothing_changes() {
+fn a_constant_rate_gives_the_estimates_without_epochs() {
     for (strategy, estimator) in pairs() {
         for (_, mut program) in programs(strategy) {
             program.thinned = false;
@@ -139,7 +139,7 @@ fn at_a_constant_rate_nothing_changes() {
 /// A minute at a large interval, in which hardly anything was allocated, does not make all rows
 /// wide.
 #[test]
-fn room_is_what_was_allocated_at_the_long_interval() {
+fn room_is_bounded_by_bytes_at_the_long_interval() {
     let design = |interval| {
         [Design::from_interval(Strategy::Geometric, interval, 1.0).expect("in the domain"); CLASSES]
     };

@@ -53,14 +53,14 @@ fn judge(
 }
 
 #[test]
-fn is_unbiased_with_the_variance_it_says() {
+fn estimates_are_unbiased_with_the_stated_variance() {
     for population in Population::all(30.0) {
         judge(&population, WEIGHTED, 4000, 7).unwrap();
     }
 }
 
 #[test]
-fn weights_of_a_tenth_more_are_caught() {
+fn weights_ten_percent_too_large_are_detected() {
     for population in Population::all(30.0) {
         assert!(judge(&population, |m| (1.1 * m.sum, 1.21 * m.variance), 4000, 7).is_err());
     }

@@ -45,7 +45,7 @@ const TABLE: [(u64, u64, u64); 25] = [
 ];
 
 #[test]
-fn the_table_holds_the_numbers_before_the_quantiles() {
+fn the_published_table_is_one_below_the_quantiles() {
     for (samples, low, high) in TABLE {
         let estimate = aligned(samples, 0);
         // The numbers are exact, not only within 1: every number of the table is the last one below
@@ -59,7 +59,7 @@ fn the_table_holds_the_numbers_before_the_quantiles() {
 }
 
 #[test]
-fn the_worked_example() {
+fn the_worked_example_of_the_document_is_reproduced() {
     let estimate = aligned(8, 10_908);
     assert!((estimate.low - 364_574.0).abs() <= 1.0, "{estimate:?}");
     assert!((estimate.high - 1_487_778.0).abs() <= 1.0, "{estimate:?}");
@@ -77,7 +77,7 @@ fn camp_paulson(failures: u64, samples: u64, interval: f64) -> f64 {
 }
 
 #[test]
-fn camp_and_paulson_agree_as_closely_as_the_document_says() {
+fn camp_and_paulson_agree_within_the_documented_error() {
     for (samples, within) in [(1, 0.0125), (5, 0.0013), (50, 2e-4), (1000, 1e-5), (10_000, 1e-6)] {
         let mut worst: f64 = 0.0;
         for step in 1..200 {
@@ -114,7 +114,7 @@ fn camp_and_paulson_find_the_same_bounds() {
 }
 
 #[test]
-fn one_sample_is_geometric() {
+fn the_bounds_of_one_sample_are_geometric() {
     for interval in [1.5, 2.0, 100.0, INTERVAL, 524_288.0, 4e9, 4_294_967_296.0] {
         for level in [0.5, 0.95, 0.999_999] {
             let confidence = Confidence::new(level).unwrap();
@@ -132,7 +132,7 @@ fn one_sample_is_geometric() {
 }
 
 #[test]
-fn edges_take_their_samples() {
+fn window_edges_shift_the_number_of_samples() {
     let of =
         |edges, samples| failed_trials(samples, 100, INTERVAL, edges, Confidence::DEFAULT).unwrap();
     for samples in [1, 2, 17] {
@@ -212,7 +212,7 @@ fn a_fixed_total_is_estimated_without_bias_and_covered() {
 }
 
 #[test]
-fn an_interval_of_1_leaves_nothing_open() {
+fn an_interval_of_1_gives_exact_bounds() {
     let of = failed_trials(7, 700, 1.0, Edges::Window, Confidence::DEFAULT).unwrap();
     assert_eq!((of.low, of.value, of.high), (700.0, 700.0, 700.0));
 }
@@ -234,7 +234,7 @@ fn bounds_hold_at_every_confidence_and_size() {
 }
 
 #[test]
-fn outside_the_domain_is_an_error() {
+fn arguments_outside_the_domain_are_errors() {
     let of = |samples, tail, interval, edges| {
         failed_trials(samples, tail, interval, edges, Confidence::DEFAULT).unwrap_err()
     };

@@ -122,7 +122,7 @@ fn the_99_percent_rule_leaves_estimates_unbiased() {
 
 /// Negative control: the older cut-off, at the interval itself.
 #[test]
-fn the_older_cut_off_jumps() {
+fn coverage_jumps_at_the_older_cut_off() {
     let calls = 20_000;
     let coverage =
         |cut_off, size, seed| Machine::new(INTERVAL, cut_off, seed).measured(size, calls);
@@ -147,7 +147,7 @@ fn the_older_cut_off_jumps() {
 /// Negative control: with the older cut-off, coverage depended on how memory was divided into
 /// allocations.
 #[test]
-fn how_memory_is_cut_mattered_with_the_older_cut_off() {
+fn the_older_cut_off_depends_on_the_block_size() {
     let seen = |cut_off, pieces: u64, seed| {
         let mut machine = Machine::new(INTERVAL, cut_off, seed);
         let calls = 20_000;

@@ -121,7 +121,7 @@ fn a_steady_program_is_seldom_said_to_leak() {
 
 /// Nearly every block is sampled here, and the program is as steady.
 #[test]
-fn large_blocks_are_no_leak_either() {
+fn steady_large_blocks_are_seldom_named_as_a_leak() {
     let stack = |_| Stack { size: 8 << 20, came: 6.0, went: 6.0 };
     let program: Vec<Stack> = (0..50).map(stack).collect();
     let [falsely, missed, _] = counted(&program, 2);

@@ -40,7 +40,7 @@ fn of(row: &Row, reference: &Reference, estimator: Estimator) -> RowEstimates {
 }
 
 #[test]
-fn one_large_sample_says_little_of_small_objects() {
+fn one_large_sample_leaves_small_objects_possible() {
     const LARGE: u64 = 4 << 20;
     // A million blocks of 64 B might have come with the sample and left no sample. Fifty blocks are
     // at most fifty.
@@ -64,7 +64,7 @@ fn one_large_sample_says_little_of_small_objects() {
 }
 
 #[test]
-fn what_others_own_is_not_this_rows() {
+fn samples_of_other_rows_lower_the_upper_end_of_a_row() {
     let mut reference = reference(Strategy::Geometric, &[(64, 10), (1 << 20, 10)], true);
     for _ in 0..7 {
         one(Strategy::Geometric, 64, &mut reference);
@@ -76,7 +76,7 @@ fn what_others_own_is_not_this_rows() {
 }
 
 #[test]
-fn no_sample_is_an_upper_bound() {
+fn a_row_without_samples_has_an_upper_bound() {
     let unseen = INTERVAL as f64 * 40f64.ln();
     let empty = |reference: &Reference| of(&Row::default(), reference, Estimator::Weighted);
     // Many blocks of 64 B: 33 B is the smallest size of the class.
@@ -98,7 +98,7 @@ fn no_sample_is_an_upper_bound() {
 /// With bernoulli, a large block is missed as easily as a small one. The bytes therefore need the
 /// room, too.
 #[test]
-fn a_large_block_may_hide_from_bernoulli() {
+fn missed_large_blocks_raise_the_upper_end_of_bernoulli() {
     const LARGE: u64 = 64 << 20;
     for (blocks, room) in [(2, 2.0 * LARGE as f64), (0, 0.0)] {
         let mut reference = reference(Strategy::Bernoulli, &[(64, 100_000), (LARGE, blocks)], true);
@@ -111,7 +111,7 @@ fn a_large_block_may_hide_from_bernoulli() {
 
 /// Without an exact total nothing bounds what a stride missed. No other interval is infinite.
 #[test]
-fn only_strides_are_without_an_end() {
+fn only_strides_have_an_infinite_upper_end() {
     let stride = Design::stride(INTERVAL).expect("in the domain");
     for exact in [true, false] {
         let mut reference = reference(Strategy::Geometric, &[(64, 100)], exact);
@@ -130,7 +130,7 @@ fn only_strides_are_without_an_end() {
 }
 
 #[test]
-fn failed_trials_are_of_bytes() {
+fn failed_trials_estimate_bytes_only() {
     let mut reference = reference(Strategy::Geometric, &[(64, 1000)], true);
     let mut row = Row::default();
     let sample = Sample { tail: Some(10), ..Sample::new(64, design(Strategy::Geometric)) };

@@ -13,7 +13,7 @@ use simulation::{apart, draw, program, proofs, table};
 const SEEDS: [u64; 3] = [1, 2, 3];
 
 #[test]
-fn every_pair_is_unbiased_and_covers() {
+fn every_strategy_and_estimator_is_unbiased_and_covers() {
     println!("seeds {SEEDS:?}\n{}", table::HEAD);
     let mut unexpected = Vec::new();
     for (strategy, estimators) in table::pairs() {
@@ -56,7 +56,7 @@ fn small_blocks_do_not_stand_for_large_ones() {
 }
 
 #[test]
-fn adaptive_rates_lower_the_variance_of_what_is_held() {
+fn adaptive_rates_lower_the_variance_of_held_bytes() {
     for seed in SEEDS {
         let of = proofs::adaptation(seed, 300);
         println!("seed {seed}: {of}");
@@ -88,7 +88,7 @@ struct Counts {
 
 /// The shortcuts have the distribution of the kernel's decision.
 #[test]
-fn shortcuts_have_the_law_of_the_decision() {
+fn shortcuts_have_the_distribution_of_decisions() {
     const CALLS: u64 = 60_000;
     for strategy in
         [Strategy::Geometric, Strategy::Poisson, Strategy::Bernoulli, Strategy::Adaptive]
@@ -137,7 +137,7 @@ fn two_samples(mut a: Vec<f64>, mut b: Vec<f64>) -> f64 {
 
 /// Room for classes without a sample is necessary: without it the same moments miss the truth.
 #[test]
-fn without_room_for_the_unseen_the_truth_is_missed() {
+fn intervals_without_unseen_classes_miss_the_truth() {
     let designs = program::Mix::all()[0].designs(Strategy::Geometric);
     let heavy = program::Mix::all()[2].counts(&designs, 10.0);
     // Twenty certain blocks, and two expected samples of small ones.

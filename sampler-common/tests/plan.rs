@@ -84,7 +84,7 @@ fn summed(interval: f64, bytes: u64, size: u64) -> [f64; 4] {
 }
 
 #[test]
-fn agrees_with_the_sum_over_all_outcomes() {
+fn plans_agree_with_the_sum_over_all_outcomes() {
     for (interval, bytes, size) in [
         (1000, 1, 1),
         (1000, 500, 1),
@@ -107,7 +107,7 @@ fn agrees_with_the_sum_over_all_outcomes() {
 }
 
 #[test]
-fn large_plans() {
+fn errors_of_large_plans_are_those_of_a_normal_distribution() {
     let of = plan(512 * KIB, 1 << 30, 1);
     assert_eq!(of.expected_samples(), 2048.0);
     assert_eq!(of.hit_probability(), 1.0);
@@ -139,7 +139,7 @@ fn an_interval_of_1_is_exact() {
 }
 
 #[test]
-fn outside_the_domain_is_an_error() {
+fn arguments_outside_the_domain_are_errors() {
     for (interval, bytes, size, words) in [
         (0, 1, 1, "between 1 and 4GiB (try 512KiB)"),
         ((1 << 32) + 1, 1, 1, "between 1 and 4GiB"),
@@ -159,7 +159,7 @@ fn outside_the_domain_is_an_error() {
 
 proptest! {
     #[test]
-    fn figures_have_their_ranges(
+    fn figures_of_plans_stay_in_their_ranges(
         interval in 1u64..=1 << 32,
         shift in 0u32..63,
         bytes in 1u64..=1 << 63,

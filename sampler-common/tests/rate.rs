@@ -30,7 +30,7 @@ fn the_domain_is_1_byte_to_4_gib() {
 }
 
 #[test]
-fn interval_1_is_certain_and_never_is_never() {
+fn interval_1_always_samples_and_never_does_not() {
     for size in [0, 1, 100, u64::MAX] {
         assert_eq!(Rate::ALWAYS.charge(size), HAZARD_CERTAIN);
         assert_eq!(Rate::ALWAYS.inclusion(size), 1.0);
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn inclusion_is_one_less_the_bytes_that_miss(interval in interval(), size in size()) {
+    fn inclusion_is_one_less_the_probability_of_all_misses(interval in interval(), size in size()) {
         let rate = Rate::from_interval(interval).unwrap();
         // 1 − (1 − 1/R)^s by logarithms, from R itself.
         let bytes = size.max(1) as f64;
@@ -115,7 +115,7 @@ proptest! {
 }
 
 #[test]
-fn the_generator_is_not_the_problem() {
+fn the_generator_agrees_with_its_reference() {
     // SplitMix's first output for seed 0, from its reference implementation.
     assert_eq!(SplitMix(0).next(), 0xE220_A839_7B1D_CDAF);
 }

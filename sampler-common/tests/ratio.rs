@@ -12,7 +12,7 @@ fn usable(size: u64) -> u64 {
 }
 
 #[test]
-fn intervals_cover() {
+fn ratio_intervals_have_their_coverage() {
     const RUNS: u32 = 500;
     let mut random = SplitMix(7);
     // Mostly small sizes with a heavy tail; one size; large sizes, of which most are sampled.

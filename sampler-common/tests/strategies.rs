@@ -147,7 +147,7 @@ fn estimated(
 }
 
 #[test]
-fn a_stride_is_biased_on_a_periodic_program_and_geometric_is_not() {
+fn only_a_stride_is_biased_on_a_periodic_program() {
     // A loop that allocates 4,096 bytes a round, in step with the stride: all points are at one
     // site.
     let (sizes, rounds) = ([1024u64, 2048, 512, 512], 20_000);
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn any_word_is_safe(word: u64, size: u64, seed: u64, countdown: i64, position: i64) {
+    fn any_design_word_gives_finite_estimates(word: u64, size: u64, seed: u64, countdown: i64, position: i64) {
         let mut machine = Machine::new(seed);
         machine.countdown.0.set(countdown);
         machine.position.0.set(position);

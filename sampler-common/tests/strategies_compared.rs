@@ -28,7 +28,7 @@ fn close(got: f64, expected: f64, relative: f64) {
 }
 
 #[test]
-fn one_size_leaves_nothing_to_choose() {
+fn strategies_have_equal_variance_for_one_size() {
     let of = strategies(&classes(&[(4096, 1e6, 1e4)]), INTERVAL).unwrap();
     let plan = Plan::new(INTERVAL as u64, 4096 * 1_000_000, 4096).unwrap();
     for strategy in [Strategy::Geometric, Strategy::Bernoulli, Strategy::Adaptive] {
@@ -44,7 +44,7 @@ fn one_size_leaves_nothing_to_choose() {
 }
 
 #[test]
-fn bernoulli_is_the_document_s() {
+fn the_variance_of_bernoulli_is_that_of_the_document() {
     // The variance is (N − 1)·Z² for each allocation, with one sample in N calls.
     let groups = [(16, 1e7, 1e5), (1 << 20, 1e3, 5e2)];
     let of = strategies(&classes(&groups), INTERVAL).unwrap();
@@ -68,7 +68,7 @@ const TEMPORARIES: [(u64, f64, f64); 6] = [
 ];
 
 #[test]
-fn adaptive_is_near_the_least_where_survival_differs() {
+fn adaptive_is_near_the_least_variance_of_live_bytes() {
     let of = strategies(&classes(&TEMPORARIES), INTERVAL).unwrap();
     let live = |strategy| Strategies::ratio(of.of(strategy).unwrap().live, of.least_live);
     println!(
@@ -89,7 +89,7 @@ fn adaptive_is_near_the_least_where_survival_differs() {
 
 /// Variances equal those of simulated estimates, for geometric and bernoulli.
 #[test]
-fn simulated() {
+fn variances_equal_those_of_a_simulation() {
     let groups = [(64u64, 20_000.0, 0.0), (16 << 10, 300.0, 0.0), (1 << 20, 6.0, 0.0)];
     let of = strategies(&classes(&groups), INTERVAL).unwrap();
     let budget = of.of(Strategy::Geometric).unwrap().samples;
@@ -128,7 +128,7 @@ fn simulated() {
 }
 
 #[test]
-fn nothing_to_compare() {
+fn empty_and_certain_classes_have_no_variance() {
     assert_eq!(strategies(&classes(&[]), INTERVAL), None);
     assert_eq!(strategies(&classes(&[(16, 1.0, 0.0)]), f64::NAN), None);
     // Without live blocks the live estimate has no variance.
@@ -139,7 +139,7 @@ fn nothing_to_compare() {
 }
 
 #[test]
-fn the_exponential_is_close() {
+fn the_exponential_error_is_half_the_rate() {
     let (error, size) = exponential_error(INTERVAL);
     assert_eq!(size, 1);
     close(error, 0.5 / INTERVAL, 1e-3);
@@ -152,7 +152,7 @@ fn the_exponential_is_close() {
 proptest! {
     /// No other choice of chances with as many samples has a smaller variance.
     #[test]
-    fn least_is_least(
+    fn no_inclusion_probabilities_beat_the_least_variance(
         groups in prop::collection::vec((0u32..24, 1f64..1e6, 0f64..1.0), 1..8),
         moved in any::<(prop::sample::Index, prop::sample::Index)>(),
         share in 0f64..0.5,

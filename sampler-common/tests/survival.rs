@@ -34,7 +34,7 @@ fn remission() -> Vec<(f64, bool, f64)> {
 /// J. P. Klein and M. L. Moeschberger, "Survival Analysis" (2003), table 4.1: the curve and
 /// Greenwood's standard errors.
 #[test]
-fn is_the_textbooks_curve() {
+fn the_curve_is_that_of_the_textbook() {
     let table = [
         (6.0, 0.857, 0.0764),
         (7.0, 0.807, 0.0869),
@@ -59,7 +59,7 @@ fn is_the_textbooks_curve() {
 }
 
 #[test]
-fn without_samples_everything_is_possible() {
+fn a_curve_without_samples_covers_0_to_1() {
     let nothing = curve(&[]);
     let share = nothing.within(1e6, Confidence::DEFAULT);
     assert_eq!((share.low, share.high), (0.0, 1.0));
@@ -68,7 +68,7 @@ fn without_samples_everything_is_possible() {
 }
 
 #[test]
-fn one_block_says_little() {
+fn one_block_gives_a_wide_interval() {
     let freed = curve(&[(5.0, true, 1e6)]);
     let within = freed.within(5.0, Confidence::DEFAULT);
     assert_eq!(within.value, 1.0);
@@ -110,7 +110,7 @@ fn redistributed(mut blocks: Vec<(f64, bool, f64)>, age: f64) -> f64 {
 
 proptest! {
     #[test]
-    fn is_efrons_redistribution(blocks in blocks(), age in 0u8..12) {
+    fn the_curve_is_efrons_redistribution(blocks in blocks(), age in 0u8..12) {
         let age = f64::from(age);
         let got = curve(&blocks).beyond(age, Confidence::DEFAULT).value;
         let expected = redistributed(blocks, age);
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn falls_and_stays_in_its_interval(blocks in blocks()) {
+    fn the_curve_falls_and_stays_in_its_interval(blocks in blocks()) {
         let curve = curve(&blocks);
         let mut last = 1.0;
         for half in 0..26 {
@@ -134,7 +134,7 @@ proptest! {
 
     /// Scaling all weights does not change the curve.
     #[test]
-    fn has_no_unit_of_weight(blocks in blocks(), age in 0u8..12) {
+    fn scaled_weights_give_the_same_curve(blocks in blocks(), age in 0u8..12) {
         let scaled: Vec<_> = blocks.iter().map(|(age, freed, w)| (*age, *freed, w * 4096.0)).collect();
         let of = |blocks: &[(f64, bool, f64)]| curve(blocks).within(f64::from(age), Confidence::DEFAULT);
         let (a, b) = (of(&blocks), of(&scaled));
@@ -228,7 +228,7 @@ fn simulation(sizes: [f64; 2], age: f64, samples: usize, seed: u64) -> Simulatio
 /// 0.7 %. A ratio of sums of unequal weights has a bias of its own. Relative to a standard
 /// deviation it is of the order of one over the square root of the samples.
 #[test]
-fn is_unbiased_where_blocks_are_still_held() {
+fn the_curve_is_unbiased_where_blocks_are_still_held() {
     println!("sizes  samples  age         bias  coverage  bias without the held");
     for (name, sizes) in [("equal", EQUAL), ("mixed", MIXED)] {
         for (seed, samples) in [(11, 30), (12, 30), (13, 30), (14, 300), (15, 300), (16, 300)] {
@@ -253,7 +253,7 @@ fn is_unbiased_where_blocks_are_still_held() {
 }
 
 #[test]
-fn medians_hold_the_truth() {
+fn intervals_of_medians_have_their_coverage() {
     // The median of the mixture, found by bisection.
     let (mut low, mut high) = (0.0, 10e9);
     for _ in 0..60 {

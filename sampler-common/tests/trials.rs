@@ -20,7 +20,7 @@ fn sums(samples: u64, interval: u64, tail: u64) -> Trials {
 }
 
 #[test]
-fn equal_intervals_are_the_law_itself() {
+fn rows_of_equal_intervals_have_the_bounds_of_the_law() {
     for interval in [2, 3, 1000, 102_400, 1 << 32] {
         for samples in [1, 2, 8, 1000] {
             for edges in [Edges::Aligned, Edges::Window, Edges::Conservative] {
@@ -43,7 +43,7 @@ fn equal_intervals_are_the_law_itself() {
 }
 
 #[test]
-fn rows_without_failures() {
+fn rows_without_failures_have_bounds() {
     let of = |trials, samples, interval| {
         of_trials(&trials, samples, interval, Edges::Window, CONFIDENCE)
     };

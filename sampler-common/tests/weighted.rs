@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn more_confidence_is_wider(samples in samples(), a in confidence(), b in confidence()) {
+    fn a_higher_confidence_gives_a_wider_interval(samples in samples(), a in confidence(), b in confidence()) {
         let row = row(&samples);
         let (less, more) = if a.level() < b.level() { (a, b) } else { (b, a) };
         let narrow = weighted(&row.alloc_space, 4096.0, less);
@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn everything_sampled_is_exact(sizes in proptest::collection::vec(any::<u32>(), 0..20)) {
+    fn estimates_of_fully_sampled_rows_are_exact(sizes in proptest::collection::vec(any::<u32>(), 0..20)) {
         let samples: Vec<_> = sizes.iter().map(|size| (u64::from(*size), Rate::ALWAYS)).collect();
         let row = row(&samples);
         let bytes: f64 = sizes.iter().map(|size| f64::from(*size)).sum();
@@ -112,7 +112,7 @@ proptest! {
 }
 
 #[test]
-fn no_sample_bounds_what_went_unseen() {
+fn rows_without_samples_have_an_upper_bound() {
     let estimate = weighted(&Moments::default(), 1000.0, Confidence::DEFAULT);
     assert_eq!((estimate.value, estimate.low, estimate.samples), (0.0, 0.0, 0));
     assert!((estimate.high - 1000.0 * 40f64.ln()).abs() < 1e-9);

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn from_nothing_it_is_the_profile_and_to_itself_nothing() {
+    fn growth_from_an_empty_profile_is_the_whole_profile() {
         let after = fixture::profile(Kind::Alloc);
         let mut before = after.clone();
         before.stacks.clear();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_counts_against_its_stack() {
+    fn a_stack_without_held_bytes_has_negative_growth() {
         let before = fixture::profile(Kind::Live);
         let mut after = before.clone();
         // Another process image: other tables, and the largest stack is gone.

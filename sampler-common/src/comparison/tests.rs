@@ -21,7 +21,7 @@ fn later(kind: Kind) -> Profile {
 }
 
 #[test]
-fn a_profile_does_not_differ_from_its_like() {
+fn equal_profiles_have_no_significant_difference() {
     let (a, b) = (fixture::profile(Kind::Alloc), later(Kind::Alloc));
     let comparison = compare(&question(&a, &b)).unwrap();
     assert_eq!(comparison.relation, Relation::Independent);
@@ -34,7 +34,7 @@ fn a_profile_does_not_differ_from_its_like() {
 }
 
 #[test]
-fn what_went_is_found_first() {
+fn a_stack_missing_from_b_is_ranked_first() {
     let (a, mut b) = (fixture::profile(Kind::Alloc), later(Kind::Alloc));
     let gone = b.stacks.remove(2);
     b.stacks_total -= 1;
@@ -47,7 +47,7 @@ fn what_went_is_found_first() {
 }
 
 #[test]
-fn stacks_of_one_name_are_one() {
+fn stacks_with_the_same_names_are_merged() {
     let (a, mut b) = (fixture::profile(Kind::Alloc), later(Kind::Alloc));
     for stack in &mut b.stacks {
         stack.pid += 1; // a restart
@@ -74,7 +74,7 @@ fn few_samples_are_not_tested() {
 }
 
 #[test]
-fn samples_in_both() {
+fn nested_profiles_are_compared_by_the_samples_between_them() {
     // A since attach, B since attach a second later, of the same processes.
     let a = fixture::profile(Kind::Alloc);
     let mut b = a.clone();
@@ -113,7 +113,7 @@ fn samples_in_both() {
 
 /// Held, of the allocations of a window: neither against another window, nor against all since attach.
 #[test]
-fn held_of_a_window_is_not_compared() {
+fn held_bytes_of_a_window_are_not_compared() {
     let mut windowed = fixture::profile(Kind::Live);
     let end_unix_ns = windowed.time_unix_ns;
     windowed.window =
@@ -132,7 +132,7 @@ fn held_of_a_window_is_not_compared() {
 
 /// Points of a stride have no variance, and less of them has none either.
 #[test]
-fn what_a_stride_saw_in_between_has_no_upper_end() {
+fn growth_of_a_stride_profile_has_no_upper_end() {
     let mut a = fixture::profile(Kind::Alloc);
     a.stacks[1].quantities.alloc_space.moments.variance = f64::INFINITY;
     let mut b = a.clone();
@@ -148,7 +148,7 @@ fn what_a_stride_saw_in_between_has_no_upper_end() {
 }
 
 #[test]
-fn rates() {
+fn rates_are_compared_only_where_profiles_have_a_duration() {
     let (a, mut b) = (fixture::profile(Kind::Alloc), later(Kind::Alloc));
     b.duration_ns = a.duration_ns / 2;
     let rates = compare(&Question { per_second: true, ..question(&a, &b) }).unwrap();
@@ -166,7 +166,7 @@ fn rates() {
 }
 
 #[test]
-fn what_cannot_be_compared() {
+fn profiles_of_other_kinds_and_partial_profiles_are_refused() {
     let (a, b) = (fixture::profile(Kind::Alloc), later(Kind::Live));
     let error = compare(&question(&a, &b)).unwrap_err().to_string();
     assert!(error.contains("A is a profile of alloc bytes and B of live bytes"), "{error}");

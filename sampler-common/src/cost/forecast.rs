@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_for_every_case() {
+    fn a_forecast_names_price_and_injection() {
         let mut forecast = Forecast {
             seconds: 1.02,
             hits_per_second: 812_345.4,

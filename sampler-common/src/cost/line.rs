@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_size_is_a_constant_and_no_line_says_so() {
+    fn one_size_gives_a_constant_and_a_bad_fit_a_large_error() {
         assert_eq!(Line::through(&[]), None);
         let one = Line::through(&[at(4.0, 700.0, 5.0)]).unwrap();
         assert_eq!((one.constant, one.slope), (700.0, 0.0));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_costs_less_than_nothing() {
+    fn no_fitted_cost_is_negative() {
         // The best line would start at −1,069 ns.
         let steep = Line::through(&[at(4.0, 1.0, 0.0), at(60.0, 14_985.0, 0.0)]).unwrap();
         assert!(steep.constant == 0.0 && (steep.slope - 249.0).abs() < 1.0, "{steep:?}");

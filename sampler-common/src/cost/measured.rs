@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_dear_batches_do_not_matter() {
+    fn a_few_expensive_batches_do_not_change_the_estimate() {
         let quiet: Vec<f64> = (0..25).map(|i| 500.0 + f64::from(i % 5)).collect();
         let calm = Measured::of_batches(&quiet).unwrap();
         let mut noisy = quiet.clone();

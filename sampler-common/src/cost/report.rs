@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_for_every_case() {
+    fn the_cost_report_has_a_sentence_for_every_case() {
         let mut report = Report {
             spent_ns: range(1.23e9, 2.5e7),
             processor_ns: range(2e10, 2e7),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn small_and_large_shares() {
+    fn percentages_and_errors_are_rounded_by_their_size() {
         assert_eq!([0.0, 0.0003, 0.045, 0.31].map(percent), ["0.00%", "0.03%", "4.5%", "31%"]);
         let text = |value, half| plus_minus(&range(value, half).unwrap_or_default());
         assert_eq!(text(100.0, 0.04), " ±0.1%");

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_prices_do_together_is_no_error_of_each() {
+    fn a_common_speed_change_is_no_error_of_single_prices() {
         let (a, b) = (looks(&[500.0, 750.0]), looks(&[1000.0, 1500.0]));
         let speed = Speed::of(&[&a, &b]);
         let even = speed.normalized(&a);

@@ -143,7 +143,7 @@ mod tests {
 
     /// A loop of nothing but hits lies within the interval, and a program whose caches are always cold, too.
     #[test]
-    fn how_warm_the_caches_are_is_in_the_interval() {
+    fn the_cost_interval_covers_warm_and_cold_caches() {
         let mut work = Work::default();
         work.hit(Role::Malloc, Placed::Emulated, Events::exact(600));
         work.hit(Role::Free, Placed::Emulated, Events::exact(400));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn all_prices_are_of_one_speed() {
+    fn the_speed_error_is_common_to_all_prices() {
         let mut work = Work::default();
         work.hit(Role::Malloc, Placed::Emulated, Events::exact(1000));
         work.hit(Role::Free, Placed::Emulated, Events::exact(1000));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_of_hit_has_both_prices_in_its_interval() {
+    fn a_hit_of_unknown_kind_has_an_interval_with_both_prices() {
         let mut work = Work::default();
         work.hit(Role::Calloc, Placed::Either, Events::exact(100));
         let range = tariff().charge(&work).range(Confidence::DEFAULT);

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_that_share_a_count_may_be_placed_alike() {
+    fn functions_with_a_shared_count_are_placed_alike_or_either() {
         assert_eq!(Placed::of([true, true]), Some(Placed::Emulated));
         assert_eq!(Placed::of([false]), Some(Placed::SingleStepped));
         assert_eq!(Placed::of([true, false, true]), Some(Placed::Either));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_the_difference() {
+    fn work_since_an_earlier_state_is_the_difference() {
         let mut early = Work::default();
         early.hit(Role::Malloc, Placed::Emulated, Events::exact(100));
         early.sampled(2, 4096);

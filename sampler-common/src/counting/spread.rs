@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variance_is_that_of_the_ladder() {
+    fn the_variance_equals_the_sum_over_all_quanta() {
         for log2 in [8, 10, 13] {
             let switch = Switch::at(log2).unwrap();
             for switch in [switch, switch.capped(2)] {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exact_has_no_interval() {
+    fn exact_counts_have_no_interval() {
         let switch = Switch::DEFAULT;
         for value in [0, 1, 8191] {
             assert_eq!(switch.count(value, Confidence::DEFAULT), Count::exact(value));

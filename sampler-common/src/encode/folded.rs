@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_allocated_is_no_line() {
+    fn an_empty_profile_has_no_lines() {
         assert_eq!(written(&fixture::empty()), "");
     }
 

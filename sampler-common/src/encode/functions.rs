@@ -51,7 +51,7 @@ mod tests {
     use crate::profile::Kind;
 
     #[test]
-    fn one_entry_for_each_function() {
+    fn every_function_has_one_entry() {
         let profile = fixture::profile(Kind::Alloc);
         let (functions, at) = functions(&profile);
         let parse = functions.iter().filter(|of| of.name == "parse_value(Parser*)");

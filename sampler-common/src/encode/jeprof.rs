@@ -231,7 +231,7 @@ mod tests {
     /// Negative control: tools do not get the true numbers from the numbers themselves, nor from
     /// raw sums with the real interval.
     #[test]
-    fn without_the_change_of_variables_tools_are_wrong() {
+    fn unadjusted_numbers_are_scaled_wrongly_by_tools() {
         let interval = fixture::INTERVAL_BYTES as f64;
         let line = "1000: 65536000 [0: 0] @ 0x1";
         let [(_, bytes), _] = read(line, interval);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_profiles() {
+    fn empty_and_hostile_profiles_are_valid() {
         let text = written(&fixture::empty());
         assert!(text.starts_with("heap profile: 0: 0 [0: 0] @ heap_v2/2\n"), "{text}");
         let text = written(&fixture::hostile());
@@ -265,7 +265,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tools_get_what_was_estimated(exponent in 0f64..25.0, mean_exponent in 0f64..16.0) {
+        fn tools_scale_numbers_back_to_the_estimates(exponent in 0f64..25.0, mean_exponent in 0f64..16.0) {
             let (objects, mean) = (exponent.exp(), mean_exponent.exp());
             let bytes = objects * mean;
             let pair = Pair::scaled_by_tools_to(objects, bytes);
@@ -278,7 +278,7 @@ mod tests {
         }
 
         #[test]
-        fn any_numbers_are_readable(objects in -1f64..1e30, bytes in -1f64..1e30) {
+        fn objects_are_zero_exactly_where_bytes_are(objects in -1f64..1e30, bytes in -1f64..1e30) {
             let pair = Pair::scaled_by_tools_to(objects, bytes);
             // jeprof divides by 1 − e^(−s/n/r).
             prop_assert!((pair.objects == 0) == (pair.bytes == 0), "{pair:?}");

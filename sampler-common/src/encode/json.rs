@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_that_was_promised() {
+    fn json_has_the_documented_fields() {
         let profile = fixture::profile(Kind::Live);
         let value: Value = serde_json::from_str(&written(&profile)).unwrap();
         assert_eq!(value["kind"], "live");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn strata_hold_what_the_stack_has() {
+    fn strata_have_the_moments_of_their_stack() {
         let profile = fixture::profile(Kind::Alloc);
         let value: Value = serde_json::from_str(&written(&profile)).unwrap();
         let stack = &value["stacks"][2];
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_an_interval_has_no_upper_end() {
+    fn an_estimate_without_an_interval_has_no_upper_end() {
         let profile = fixture::stride();
         let value: Value = serde_json::from_str(&written(&profile)).unwrap();
         assert_eq!((&value["estimator"], &value["strategy"]), (&"points".into(), &"stride".into()));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_whole_whatever_they_hold() {
+    fn frames_with_hostile_names_are_written_whole() {
         let profile = fixture::hostile();
         let value: Value = serde_json::from_str(&written(&profile)).unwrap();
         let frames = value["stacks"][0]["frames"].as_array().unwrap();

@@ -72,7 +72,7 @@ fn profile(stacks: usize, depth: usize) -> Profile {
 }
 
 #[test]
-fn many_stacks() {
+fn many_stacks_are_encoded_before_the_deadline() {
     let profile = profile(STACKS, 30);
     for (name, format) in formats() {
         let start = Instant::now();

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostile_names() {
+    fn control_characters_in_names_are_replaced() {
         assert_eq!(folded("a;b\nc\r\td\u{2028}e\u{1b}f\u{85}g"), "a:b c  d e f g");
         assert_eq!(folded(""), "[unknown]");
         assert_eq!(shown("x\u{202e}y\u{1b}[2Jz;"), "x?y [2Jz;");

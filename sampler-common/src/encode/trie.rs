@@ -62,7 +62,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_stack_is_found_and_no_node_twice(
+        fn every_stack_is_found_and_nodes_are_unique(
             stacks in prop::collection::vec(prop::collection::vec(0u32..4, 0..6), 0..40)
         ) {
             let trie = Trie::of(stacks.iter().map(|stack| stack.iter().copied()));

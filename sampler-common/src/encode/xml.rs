@@ -34,7 +34,7 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn nothing_is_left_that_xml_could_read() {
+    fn xml_markup_is_escaped() {
         assert_eq!(
             escaped("<script>alert('x')</script>&\"\u{0}\u{ffff}"),
             "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;&quot; ?"

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_binomial_distribution_where_it_can_be_summed() {
+    fn probabilities_equal_the_summed_binomial_distribution() {
         for (trials, hit) in [(1u32, 0.3), (7, 0.5), (40, 0.9), (60, 1e-3), (25, 1.0 - 1e-9)] {
             let of = Binomial { trials: f64::from(trials), hit, miss: 1.0 - hit };
             let (mut choose, mut below) = (1.0, 0.0);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_mpmath_where_terms_cancel() {
+    fn probabilities_agree_with_mpmath_where_terms_cancel() {
         // 50 digits of mpmath: R, n, m, the probability of m, and the sum of those of m and more.
         for [interval, trials, hits, exactly, at_least] in ORACLE {
             let of = Binomial { trials, hit: 1.0 / interval, miss: 1.0 - 1.0 / interval };
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn certain_and_nearly_certain_hits() {
+    fn probabilities_hold_for_certain_and_nearly_certain_hits() {
         let of = Binomial { trials: 5.0, hit: 1.0, miss: 0.0 };
         assert_eq!((of.exactly(5.0), of.exactly(4.0), of.at_least(5.0)), (1.0, 0.0, 1.0));
         let of = Binomial { trials: 5.0, hit: 1.0, miss: 1e-30 };

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn significant_is_what_excludes_0() {
+    fn differences_are_significant_if_their_interval_excludes_0() {
         for (a, b) in [(3, 9), (2, 10), (20, 40), (7, 7), (0, 6)] {
             let of = between(&poisson(a), &poisson(b));
             assert_eq!(of.p < 0.05, of.low > 0.0, "{of:?}");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn certain_totals_differ_for_certain() {
+    fn differences_of_certain_totals_are_exact() {
         let of = between(&counted(5, 1e7, 1.0), &counted(6, 1e7, 1.0));
         assert_eq!((of.value, of.low, of.high, of.p), (1e7, 1e7, 1e7, SMALLEST_P));
         assert_eq!(between(&counted(5, 1e7, 1.0), &counted(5, 1e7, 1.0)).p, 1.0);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rare_kind_of_sample_on_one_side_is_no_discovery() {
+    fn rare_samples_on_one_side_are_not_significant() {
         // Objects: two samples of 16 bytes stand for 65,536, besides 50 large ones on both sides.
         let mut rare = counted(50, 1.2, 1.0 / 1.2);
         let large = rare;
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_scale() {
+    fn differences_of_rates_scale_with_the_duration() {
         let (mut a, mut b) = (poisson(40), poisson(10));
         let whole = between(&a, &b);
         (a.scale, b.scale) = (0.25, 0.25);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn no_interval_no_significance() {
+    fn a_difference_without_an_interval_is_not_significant() {
         let mut stride = poisson(50);
         stride.moments.variance = f64::INFINITY;
         let of = between(&stride, &poisson(5));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn adjusted_as_in_the_paper() {
+    fn adjusted_p_values_are_those_of_benjamini_and_hochberg() {
         // R's p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05, 0.9), "BH"), out of order.
         let adjusted = benjamini_hochberg(&[0.9, 0.03, 0.01, 0.05, 0.02, 0.04]);
         let expected = [0.9, 0.06, 0.06, 0.06, 0.06, 0.06];

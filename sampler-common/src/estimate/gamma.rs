@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_mpmath() {
+    fn quantiles_agree_with_mpmath() {
         let mut rows = 0;
         for [shape, probability, lower, upper] in oracle() {
             rows += 1;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn is_the_exponential_distribution_at_shape_1() {
+    fn the_distribution_of_shape_1_is_exponential() {
         for probability in [0.4, 1e-3, 1e-9, 5e-16] {
             let lower = quantile(2.0, 4.0, probability, Tail::Lower);
             let upper = quantile(2.0, 4.0, probability, Tail::Upper);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn is_finite_where_shapes_are_not() {
+    fn quantiles_are_finite_at_extreme_shapes() {
         for (mean, variance) in [(1e-3, 1e3), (1e-100, 1e100), (1e300, 1.0), (1.0, 1e3)] {
             for tail in [Tail::Lower, Tail::Upper] {
                 assert!(quantile(mean, variance, 5e-16, tail).is_finite());

@@ -173,7 +173,7 @@ mod tests {
     use crate::sampling::Rate;
 
     #[test]
-    fn a_sample_stands_for_its_like() {
+    fn a_sample_is_weighted_by_its_inclusion() {
         let mut moments = Moments::default();
         moments.add_sample(100.0, 0.25);
         moments.add_sample(10.0, 1.0);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_samples_at_once() {
+    fn equal_samples_are_added_at_once_as_one_by_one() {
         let (mut one_by_one, mut at_once) = (Moments::default(), Moments::default());
         for _ in 0..8 {
             one_by_one.add_sample(3.0, 0.5);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_rate_stands_for_itself() {
+    fn a_sample_with_an_impossible_rate_has_weight_1() {
         let mut row = RowMoments::default();
         row.add_live(&Sample::geometric(64, Rate::NEVER));
         assert_eq!((row.inuse_space.sum, row.inuse_space.variance), (64.0, 0.0));

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deviation_is_that_of_the_sum() {
+    fn the_deviation_equals_the_summed_deviation() {
         for (trials, hit) in [(1.0, 0.4), (6.0, 0.5), (30.0, 0.07), (9.0, 0.999)] {
             let of = Binomial { trials, hit, miss: 1.0 - hit };
             for c in [-1.0, 0.0, 0.3, 1.0, trials * hit, 2.9, 4.0, trials, trials + 3.0] {

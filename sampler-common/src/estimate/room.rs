@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_sampled_costs_no_luck() {
+    fn never_sampled_classes_fill_their_room() {
         let capped = room(&[(f64::INFINITY, 50.0), (2.0, f64::INFINITY)]);
         assert_eq!(capped.at(3.0), 56.0);
         assert_eq!(Room::of(f64::INFINITY).at(1.0), f64::INFINITY);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn without_classes_the_slot_is_one_more_of_the_largest() {
+    fn a_slot_without_classes_is_one_more_largest_sample() {
         // w = 10, π = ¼: w(1−π) and w²(1−π).
         let slot = Room::default().slot(7.5, 0.25);
         assert!((slot.mean - 7.5).abs() < 1e-12 && (slot.variance - 75.0).abs() < 1e-9, "{slot:?}");

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_came_has_grown_and_what_turns_over_has_not() {
+    fn only_one_sided_turnover_is_significant_growth() {
         assert!(of(0, 8).low > 0.0 && of(8, 0).high < 0.0);
         for (went, came) in [(0, 4), (40, 45), (100, 100), (3, 9), (1000, 1060)] {
             let growth = of(went, came);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn coming_and_going_are_alike() {
+    fn growth_is_symmetric_in_allocations_and_frees() {
         for (went, came) in [(0, 5), (3, 10), (20, 21)] {
             let (one, other) = (of(went, came), of(came, went));
             assert_eq!(one.value, -other.value);
@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn every_sample_certain_is_still_chance() {
+    fn three_certain_samples_are_not_significant_growth() {
         // Three blocks of which nothing is unseen: it happened, and it is no trend.
         assert!(of(0, 3).low < 0.0);
     }
 
     #[test]
-    fn nothing_seen_is_nothing_known() {
+    fn growth_without_samples_has_the_bounds_of_the_unseen() {
         let none = Turnover::default();
         let growth = growth(&none, &none, 1000.0, Confidence::DEFAULT);
         assert_eq!(growth.value, 0.0);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn more_stacks_want_more_samples() {
+    fn significance_needs_more_samples_with_more_stacks() {
         let needed = |stacks| {
             let confidence = each_of(stacks, Confidence::DEFAULT);
             (1..)

@@ -97,7 +97,7 @@ mod tests {
     const MIB: f64 = 1024.0 * 1024.0;
 
     #[test]
-    fn held_is_said_with_its_interval() {
+    fn held_memory_is_noted_with_its_interval() {
         let held = Estimate {
             value: 100.0 * MIB,
             low: 96.0 * MIB,

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_said_as_they_are_applied() {
+    fn limits_are_noted_as_applied() {
         let sizes = Part::Sizes(None, Some(1007));
         assert_eq!(sizes.to_string(), "sizes up to 1007B only");
         let ages = Part::Ages(Some(90_000_000_000), None);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_few_windows_are_said() {
+    fn too_few_windows_are_noted() {
         let probed = Windows::Probed(Budget::parse("1%").unwrap(), 8, [8e7, 8e9]).to_string();
         assert_eq!(
             probed,

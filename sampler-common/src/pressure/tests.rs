@@ -52,7 +52,7 @@ impl Machine {
 const LIMITS: Limits = Limits { daemon: 20_000.0, process: 10_000.0, library: f64::INFINITY };
 
 #[test]
-fn a_storm_is_answered_within_a_few_turns_and_forgotten_afterwards() {
+fn a_storm_raises_the_interval_for_its_duration_only() {
     let mut machine = Machine::new(LIMITS, 2);
     machine.run(&[300.0, 200.0], 2.0);
     assert_eq!(machine.factor(0), 1.0);
@@ -75,7 +75,7 @@ fn a_storm_is_answered_within_a_few_turns_and_forgotten_afterwards() {
 }
 
 #[test]
-fn what_was_sampled_before_the_raise_does_not_raise_again() {
+fn samples_from_before_a_raise_cause_no_second_raise() {
     let mut pressure = Pressure::new(LIMITS);
     (0..10_000).for_each(|_| pressure.take(1, 1.0, false));
     assert_eq!(pressure.turn(0.02, 1), [1]);
@@ -115,7 +115,7 @@ fn without_limits_nothing_is_raised() {
 }
 
 #[test]
-fn shares() {
+fn unused_shares_are_given_to_the_others() {
     assert_eq!(share(600.0, vec![900.0]), 600.0);
     assert_eq!(share(600.0, vec![10.0, 900.0, 20.0]), 570.0);
     assert_eq!(share(600.0, vec![400.0, 400.0, 10.0]), 295.0);
@@ -128,7 +128,7 @@ proptest! {
 
     /// Whatever programs do: in every second no more than the limit, what buckets hold, and two turns of what comes before the answer.
     #[test]
-    fn no_more_than_the_limit_comes(
+    fn samples_stay_below_the_limit(
         demand in prop::collection::vec(prop::collection::vec(0.0f64..300_000.0, 3), 1..8),
         daemon in 100.0f64..30_000.0,
         process in 100.0f64..30_000.0,
@@ -151,7 +151,7 @@ proptest! {
 
     /// After the storm, of whatever size, everything is as it was, within the time that the raise takes to come down.
     #[test]
-    fn every_storm_is_forgotten(storm in 1e4f64..1e8, seconds in 0.02f64..3.0, limit in 50.0f64..20_000.0) {
+    fn every_raise_is_undone_after_the_storm(storm in 1e4f64..1e8, seconds in 0.02f64..3.0, limit in 50.0f64..20_000.0) {
         let mut machine = Machine::new(Limits { daemon: limit, process: limit, ..Limits::NONE }, 1);
         machine.run(&[storm], seconds);
         machine.run(&[limit * 0.1], 25.0);
@@ -160,7 +160,7 @@ proptest! {
 
     /// Turns of any length: a daemon that comes late takes more at once, and raises no further than the storm is large.
     #[test]
-    fn late_turns_overdo_nothing(demand in 1e3f64..1e6, turns in prop::collection::vec(0.001f64..0.5, 20..60)) {
+    fn late_turns_do_not_raise_too_far(demand in 1e3f64..1e6, turns in prop::collection::vec(0.001f64..0.5, 20..60)) {
         let mut machine = Machine::new(LIMITS, 1);
         for turn in turns {
             machine.turn(&[demand], turn);

@@ -67,7 +67,7 @@ mod tests {
     use super::is_entry;
 
     #[test]
-    fn entries() {
+    fn entry_functions_of_allocators_are_recognized() {
         for name in [
             "malloc",
             "malloc@@GLIBC_2.2.5",

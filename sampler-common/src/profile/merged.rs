@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_stays_as_it_is() {
+    fn merging_one_process_changes_nothing() {
         let whole = profile();
         let mut merged = whole.clone();
         merged.merge_paths(Profile::quantities_of);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn another_call_of_the_same_line_is_the_same_path() {
+    fn calls_of_one_line_are_merged_into_one_path() {
         let mut whole = profile();
         let mut other = whole.stacks[1].clone();
         let at = other.locations.last_mut().expect("a frame");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_two_processes_is_one_stack_of_their_sum() {
+    fn equal_paths_of_two_processes_are_summed() {
         let mut whole = profile();
         let mut other = whole.stacks[1].clone();
         other.pid = 77;

@@ -34,7 +34,7 @@ mod tests {
     use super::is_startup;
 
     #[test]
-    fn startup() {
+    fn startup_functions_are_recognized() {
         for name in [
             "_start",
             "__libc_start_main@@GLIBC_2.34",

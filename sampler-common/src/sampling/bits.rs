@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_logarithm() {
+    fn floor_log2_is_the_floor_of_the_logarithm() {
         assert_eq!(floor_log2(0), 0);
         for shift in 0..64 {
             let power = 1u64 << shift;

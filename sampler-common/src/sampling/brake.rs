@@ -112,7 +112,7 @@ mod tests {
     const RING: u64 = 16 << 20;
 
     #[test]
-    fn one_process_is_braked_from_a_third_of_the_ring_on() {
+    fn a_single_process_is_braked_from_a_third_of_the_ring() {
         let alone = |bytes| level(bytes, bytes, RING);
         assert_eq!(alone(RING / 4), 0);
         assert_eq!(alone(RING * 15 / 16 / 3 + 16), 1);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_process_keeps_its_rate_among_loud_ones() {
+    fn a_quiet_process_keeps_its_rate_in_a_full_ring() {
         assert_eq!(level(16 << 10, RING / 2, RING), 0);
         assert_eq!(level(0, RING, RING), 0);
         assert_eq!(level(1, RING, RING), MAX_LEVEL);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn designs_that_are_not_ours_stay() {
+    fn never_and_external_designs_are_not_braked() {
         for design in [Design::NEVER, Design::from_word((Strategy::External as u64) << 56 | 77)] {
             assert_eq!(design.braked(9), design);
         }
@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn more_waiting_is_never_a_lower_level(
+        fn more_waiting_bytes_never_lower_the_brake_level(
             own in 0u64..RING, more in 0u64..4096, others in 0u64..RING, size in 12u32..30,
         ) {
             let size = 1 << size;

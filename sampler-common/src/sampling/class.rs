@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn class_at_its_edges() {
+    fn sizes_at_class_edges_have_the_right_class() {
         for (size, expected) in
             [(0, 0), (1, 1), (8, 1), (16, 1), (17, 2), (32, 2), (33, 3), (64, 3)]
         {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn looked_up_classes_are_the_computed_ones() {
+    fn looked_up_classes_equal_computed_classes() {
         for size in
             (0..4 * SMALL_BYTES).chain((14..20).flat_map(|log2| (1 << log2) - 2..(1 << log2) + 3))
         {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_cover_everything_once() {
+    fn classes_cover_every_size_once() {
         let mut next = 0;
         for index in 0..CLASSES {
             let (low, high) = class_bounds(index);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_cover_everything_once() {
+    fn buckets_cover_every_size_once() {
         let (mut next, mut bucket) = (0u64, 0);
         while let Some((low, high)) = size_bucket_bounds(bucket) {
             assert_eq!(low, next, "bucket {bucket}");

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_charge_is_the_charge() {
+    fn the_fast_charge_equals_the_charge() {
         for strategy in Strategy::ALL {
             for interval in [1, 2, 4095, 4096, 4097, 1 << 16, 1 << 19, 1 << 32] {
                 let Some(design) = Design::from_interval(strategy, interval, 64.0) else {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn domains() {
+    fn intervals_outside_the_domain_are_refused() {
         assert_eq!(Design::stride(63), None);
         assert_eq!(Design::stride((1 << 32) + 1), None);
         for strategy in Strategy::ALL {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn chances() {
+    fn inclusion_probabilities_are_those_of_the_strategy() {
         let design = |strategy| Design::from_interval(strategy, 1000, 50.0).unwrap();
         let bernoulli = design(Strategy::Bernoulli);
         assert!((bernoulli.inclusion(1).unwrap() - 0.05).abs() < 1e-12);

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_the_logarithm_up() {
+    fn the_draw_rounds_the_logarithm_up() {
         let mut worst = 0.0;
         // Both tails and both sides of every table edge at every power of two.
         for near in 0..5000 {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn falls_as_the_random_number_grows() {
+    fn the_draw_falls_as_the_random_number_grows() {
         let mut last = u64::MAX;
         for step in 0..200_000u64 {
             let now = draw(step * (u64::MAX / 200_000));

@@ -42,7 +42,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_sizes_and_weights_are_refused() {
         let not_a_number = f64::NAN.to_bits();
         for (size, weighted) in [
             (0, 0),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_found_again() {
+    fn the_interval_is_recovered_from_a_weight() {
         for interval in [4096.0f64, 524_288.0, 1e9] {
             for size in [1u64, 48, 4096, 1 << 20] {
                 let weighted = (size as f64 / -(-(size as f64) / interval).exp_m1()).round();

@@ -26,14 +26,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_checked_multiplication(a: u64, b: u64, shift_a in 0u32..64, shift_b in 0u32..64) {
+        fn the_product_is_checked_multiplication(a: u64, b: u64, shift_a in 0u32..64, shift_b in 0u32..64) {
             let (a, b) = (a >> shift_a, b >> shift_b);
             prop_assert_eq!(product(a, b), a.checked_mul(b));
         }
     }
 
     #[test]
-    fn at_the_edge() {
+    fn overflowing_products_are_refused() {
         for (a, b) in [(0, u64::MAX), (1, u64::MAX), (1 << 32, 1 << 32), (1 << 32, (1 << 32) - 1)] {
             assert_eq!(product(a, b), a.checked_mul(b));
             assert_eq!(product(b, a), a.checked_mul(b));

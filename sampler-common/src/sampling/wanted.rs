@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn ends() {
+    fn intervals_for_a_wanted_rate_stay_in_the_domain() {
         assert_eq!(interval_for(10.0, Strategy::Geometric, &[(0.0, 0.0)]), None);
         assert_eq!(interval_for(f64::NAN, Strategy::Geometric, &[(1.0, 1.0)]), None);
         assert_eq!(interval_for(1e9, Strategy::Geometric, &[(1e3, 1e6)]), Some(1));

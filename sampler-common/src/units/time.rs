@@ -86,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn times() {
+    fn times_are_parsed_or_refused() {
         let at = |seconds: u64, nanos| Ok(Time::At(seconds * SECOND_NS + nanos));
         for (text, expected) in [
             ("2026-11-20T13:07:37Z", at(1_795_180_057, 0)),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_shown() {
+    fn times_are_printed_in_utc() {
         assert_eq!(utc(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(utc(1_795_180_057 * SECOND_NS + 1_000_000), "2026-11-20T13:07:37.001Z");
         assert_eq!(Time::Ago(Duration::from_secs(2)).unix_ns(5 * SECOND_NS), 3 * SECOND_NS);
@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_back(millis in 0u64..18_000_000_000_000) {
+        fn printed_times_are_parsed_back(millis in 0u64..18_000_000_000_000) {
             let unix_ns = millis * 1_000_000;
             prop_assert_eq!(parse_time(&utc(unix_ns)), Ok(Time::At(unix_ns)));
         }

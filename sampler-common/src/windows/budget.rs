@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_budgets_are_refused() {
         let cases = [
             ("0%", "above 0%"),
             ("-1%", "above 0%"),

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_of_a_stratum_is_as_likely() {
+    fn windows_are_placed_uniformly_in_a_stratum() {
         let mut planner = Planner::new(budget("1%"), Clock::new(budget("1%")));
         let ledger = Ledger::default();
         let first = planner.next(&ledger, 0.0);

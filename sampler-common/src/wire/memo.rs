@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_slot_is_no_constant() {
+    fn the_last_slot_equals_no_constant() {
         // With the maximum number of processes, the last slot is the daemon's own.
         let last = crate::limits::MAX_SLOTS;
         for constant in [MEMO_EXCLUDED, MEMO_NOT_PROFILED, MEMO_EXPECTED, MEMO_UNKNOWN] {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_process_and_epoch_are_known() {
+    fn a_memo_holds_for_its_process_and_epoch_only() {
         for value in [0, 1, MAX_KERNEL_SLOTS - 1, MEMO_EXCLUDED, MEMO_NOT_PROFILED] {
             let word = memo(memo_key(4_194_303, 7), value);
             assert_eq!(memo_value(word, memo_key(4_194_303, 7)), value);

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cookie_carries_it() {
+    fn a_cookie_carries_the_shape() {
         let shape = Shape::new(3, NONE, 1);
         let cookie = Cookie::shaped(9, Role::Realloc, shape);
         assert_eq!((cookie.slot(), cookie.role(), cookie.shape()), (9, 3, shape));

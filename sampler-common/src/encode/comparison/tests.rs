@@ -25,7 +25,7 @@ fn golden() {
 }
 
 #[test]
-fn fits_its_page() {
+fn comparisons_fit_the_page() {
     for comparison in [
         changed(Kind::Alloc),
         compared(&fixture::hostile(), &fixture::hostile()),
@@ -41,7 +41,7 @@ fn fits_its_page() {
 }
 
 #[test]
-fn rows_are_counted() {
+fn omitted_rows_are_counted() {
     let text = text(&changed(Kind::Alloc), 80, 2);
     assert!(text.ends_with("… 3 more (--top N shows N)\n"), "{text}");
 }

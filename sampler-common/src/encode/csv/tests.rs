@@ -42,7 +42,7 @@ fn golden() {
 }
 
 #[test]
-fn every_number_comes_back_with_its_ends() {
+fn every_estimate_is_written_with_its_interval() {
     let profile = fixture::profile(Kind::Live);
     let rows = table(&written(&profile));
     let stacks: Vec<_> = rows.iter().filter(|row| row["row"] == "stack").collect();
@@ -78,7 +78,7 @@ fn a_stride_has_no_upper_end() {
 }
 
 #[test]
-fn hostile_names_stay_in_their_cell_and_are_no_formula() {
+fn hostile_names_stay_in_their_cell_and_form_no_formula() {
     let mut profile = fixture::hostile();
     profile.locations[2].lines[0].function = "=cmd|' /C calc'!A0".into();
     profile.locations[3].lines[0].function = " \t@SUM(1,2)\"\r\n".into();
@@ -94,7 +94,7 @@ fn hostile_names_stay_in_their_cell_and_are_no_formula() {
 }
 
 #[test]
-fn nothing_allocated_is_totals_alone() {
+fn an_empty_profile_has_rows_of_totals_only() {
     let rows = table(&written(&fixture::empty()));
     assert!(rows.iter().all(|row| row["row"] != "stack"));
     assert_eq!(rows[0]["alloc_space"], "0");

@@ -77,7 +77,7 @@ fn golden() {
 }
 
 #[test]
-fn the_verdict_is_plain() {
+fn growing_stacks_are_counted_and_listed() {
     let text = text(&growing(), 80, 10);
     assert!(text.contains("growing   2 of 5 stacks that changed, by more than chance"), "{text}");
     assert!(
@@ -94,7 +94,7 @@ fn the_verdict_is_plain() {
 }
 
 #[test]
-fn the_first_sentence_answers_or_says_why_not() {
+fn the_first_sentence_names_the_leak_or_says_why_none() {
     let of = |counts: &[[u64; 3]]| {
         let text = text(&leaks(&fixture::profile(Kind::Live), counts), 200, 10);
         text.lines().nth(1).unwrap().to_owned()
@@ -118,7 +118,7 @@ fn the_first_sentence_answers_or_says_why_not() {
 }
 
 #[test]
-fn of_a_python_program_the_python_function_is_named() {
+fn the_python_function_of_a_leak_is_named() {
     let mut of = growing();
     // Frames are root first.
     let line = |function: &str, file: &str, line| Line {
@@ -138,7 +138,7 @@ fn of_a_python_program_the_python_function_is_named() {
 }
 
 #[test]
-fn fits_its_page() {
+fn leak_reports_fit_the_page() {
     for of in [
         growing(),
         steady(),
@@ -154,6 +154,6 @@ fn fits_its_page() {
 }
 
 #[test]
-fn rows_are_counted() {
+fn omitted_rows_are_counted() {
     assert!(text(&growing(), 80, 1).ends_with("\n… 1 more that grow (--top N shows N)\n"));
 }

@@ -139,7 +139,7 @@ fn stacks_read_back_with_their_intervals() {
 }
 
 #[test]
-fn a_peak_is_what_was_held() {
+fn a_peak_profile_has_held_bytes() {
     let profile = Profile { kind: Kind::Peak, ..fixture::profile(Kind::Live) };
     let of = read(&decoded(&profile));
     let held = profile.stacks[0].quantities.inuse_space.estimate.value.round() as u64;

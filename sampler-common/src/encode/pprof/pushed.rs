@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_a_profile_and_what_it_has_not_is_none() {
+    fn services_have_profiles_of_their_nonzero_types() {
         let profiles = profiles(&push(10));
         let services: Vec<u32> = profiles.iter().map(|(service, _)| *service).collect();
         assert_eq!(services, [0, 1]);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_split_and_nothing_is_lost() {
+    fn large_profiles_are_split_without_loss() {
         let mut push = push(100);
         push.stacks.retain(|of| of.service == 0);
         for limits in [(1 << 20, 7), (300, 1000)] {

@@ -132,7 +132,7 @@ fn only_a_window_has_a_duration() {
 }
 
 #[test]
-fn comments_name_what_has_no_interval() {
+fn comments_say_where_an_interval_is_missing() {
     let text = raw(&decoded(&fixture::stride()));
     assert!(text.contains("comment estimator points, strategy stride\n"), "{text}");
     assert!(text.contains("no interval, at least") && !text.contains("inf"), "{text}");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_colored() {
+    fn only_significant_changes_are_colored() {
         let text = changed();
         let down = colored(&text, "down");
         assert!(down.iter().any(|name| name.contains("libcodec.so")), "{down:?}");
@@ -209,7 +209,7 @@ mod tests {
     /// A is since attach, and B since attach a second later: samples between A and B were allocated
     /// between A and B.
     #[test]
-    fn what_was_allocated_in_between_is_no_chance() {
+    fn allocations_between_nested_profiles_are_colored() {
         let a = fixture::profile(Kind::Alloc);
         let mut b = a.clone();
         b.time_unix_ns += 1_000_000_000;
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_lie_within_their_callers_and_say_their_intervals() {
+    fn frames_lie_within_their_callers_and_have_intervals() {
         for text in [changed(), drawn(&fixture::empty(), &fixture::profile(Kind::Live))] {
             let document = Document::parse(&text).unwrap();
             let mut callers: Vec<(f64, f64)> = Vec::new();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_and_empty_ones_are_pictures_too() {
+    fn hostile_and_empty_profiles_give_valid_pictures() {
         let text = drawn(&lifetimes(&fixture::hostile()));
         assert!(Document::parse(&text).is_ok() && !text.contains('\u{1b}'));
         let text = drawn(&lifetimes(&fixture::empty()));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stacks() {
+    fn the_picture_of_many_stacks_has_a_bounded_size() {
         let mut of = lifetimes(&fixture::profile(Kind::Live));
         let model = of.stacks.clone();
         of.stacks = (0..100_000usize)

@@ -68,14 +68,14 @@ fn every_title_has_the_number_and_its_interval() {
 }
 
 #[test]
-fn a_stride_has_no_interval_and_says_so() {
+fn titles_of_a_stride_say_that_it_has_no_interval() {
     let text = written(&fixture::stride());
     assert!(text.contains("(no interval, at least "), "{text}");
     assert!(Document::parse(&text).is_ok());
 }
 
 #[test]
-fn the_width_of_objects_is_objects() {
+fn widths_are_objects_if_objects_are_measured() {
     let format = FlameGraph { measure: Measure::Objects };
     let profile = fixture::profile(Kind::Alloc);
     let text = String::from_utf8(fixture::encoded(&format, &profile)).unwrap();
@@ -115,7 +115,7 @@ fn hostile_names_are_text_and_nothing_else() {
 }
 
 #[test]
-fn nothing_allocated_is_a_picture_of_nothing() {
+fn an_empty_profile_gives_an_empty_picture() {
     let text = written(&fixture::empty());
     assert_eq!(boxes(&Document::parse(&text).unwrap()), [(0.0, 0.0, 0)]);
     assert!(!text.contains("NaN"));

@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_exceeds_its_width(text in ".{0,60}", width in 1usize..40) {
+        fn laid_out_text_fits_its_width(text in ".{0,60}", width in 1usize..40) {
             prop_assert!(columns(&middle(&text, width)) <= width);
             prop_assert!(columns(&end(&text, width)) <= width);
             prop_assert!(wrapped(&text, width).iter().all(|line| columns(line) <= width));

@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names() {
+    fn long_names_lose_arguments_before_their_ends() {
         assert_eq!(short("Server::handle(Connection&)", 20), "Server::handle");
         assert_eq!(short("Server::handle(Connection&)", 27), "Server::handle(Connection&)");
         assert_eq!(
@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_fits(name in "[a-z<>()&:, é漢]{0,40}", width in 1usize..40) {
+        fn any_name_is_cut_to_its_width(name in "[a-z<>()&:, é漢]{0,40}", width in 1usize..40) {
             prop_assert!(layout::columns(&short(&name, width)) <= width);
         }
     }

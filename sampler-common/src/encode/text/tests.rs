@@ -47,7 +47,7 @@ fn a_function_has_the_interval_of_its_summed_rows() {
 }
 
 #[test]
-fn nothing_exceeds_the_width_nor_controls_the_terminal() {
+fn text_keeps_its_width_and_has_no_control_characters() {
     for profile in
         [fixture::profile(Kind::Live), fixture::hostile(), fixture::empty(), fixture::stride()]
     {
@@ -77,7 +77,7 @@ fn methods_other_than_the_default_are_named() {
 
 /// The text shows neither a 0 that is unknown nor an interval of it.
 #[test]
-fn what_nobody_knows_is_not_said_to_be_nothing() {
+fn unknown_totals_are_not_printed_as_zero() {
     let mut profile = fixture::profile(Kind::Alloc);
     profile.reference.held_unknown = true;
     let said = text(&profile, 80, false);
@@ -89,7 +89,7 @@ fn what_nobody_knows_is_not_said_to_be_nothing() {
 }
 
 #[test]
-fn exact_totals_of_a_part_are_not_said_to_be_all() {
+fn exact_totals_of_a_part_are_printed_as_at_least() {
     let mut profile = fixture::profile(Kind::Alloc);
     assert!(text(&profile, 80, false).contains(" allocations, all counted"));
     profile.reference.allocations_unseen = true;
@@ -100,7 +100,7 @@ fn exact_totals_of_a_part_are_not_said_to_be_all() {
 
 /// What windows have not seen may be anything; for no objects the table says how many there may be.
 #[test]
-fn nothing_has_its_interval_too() {
+fn a_total_of_zero_is_printed_with_its_interval() {
     let mut profile = fixture::profile(Kind::Alloc);
     let objects = &mut profile.totals.alloc_objects.estimate;
     (objects.value, objects.low, objects.high) = (0.0, 0.0, 1234.0);
@@ -115,7 +115,7 @@ fn nothing_has_its_interval_too() {
 }
 
 #[test]
-fn a_stride_is_said_to_have_no_interval() {
+fn text_says_that_a_stride_has_no_interval() {
     let text = text(&fixture::stride(), 80, false);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[1], "allocated 1.30 GiB (no interval) 2.02M objects (no interval)");
@@ -158,7 +158,7 @@ fn rows_and_stacks_are_limited() {
 }
 
 #[test]
-fn rows_that_would_look_the_same_keep_their_arguments() {
+fn equally_shortened_rows_keep_their_arguments() {
     let mut profile = fixture::profile(Kind::Alloc);
     for (index, key) in [(4, "Session"), (5, "Account")] {
         let function = format!("cache::Table<std::string, {key}>::find(std::string const&)");
@@ -171,14 +171,14 @@ fn rows_that_would_look_the_same_keep_their_arguments() {
 }
 
 #[test]
-fn what_starts_a_program_is_at_the_end() {
+fn startup_functions_are_listed_last() {
     let text = text(&fixture::profile(Kind::Alloc), 80, false);
     let table: Vec<&str> = text.split("\n\n").nth(1).unwrap().lines().collect();
     assert!(table.last().unwrap().contains("__libc_start_call_main"), "{text}");
 }
 
 #[test]
-fn code_without_a_name_says_what_would_name_it() {
+fn notes_say_how_to_name_unnamed_code() {
     let mut profile = fixture::profile(Kind::Alloc);
     let flat = |profile: &Profile| {
         text(profile, 80, false).split_whitespace().collect::<Vec<_>>().join(" ")

@@ -7,7 +7,7 @@ fn names<'a>(tree: &'a Tree) -> Vec<(usize, &'a str)> {
 }
 
 #[test]
-fn what_is_small_is_left_out_with_what_it_calls() {
+fn small_frames_are_left_out_with_their_callees() {
     let profile = fixture::profile(Kind::Alloc);
     let whole = Tree::of(&profile, Measure::Space, 1000);
     assert_eq!(whole.left_out, 0);
@@ -45,7 +45,7 @@ fn intervals_are_of_summed_rows() {
 }
 
 #[test]
-fn siblings_come_by_name() {
+fn siblings_are_ordered_by_name() {
     let profile = fixture::profile(Kind::Alloc);
     let tree = Tree::of(&profile, Measure::Objects, 1000);
     let below: Vec<&str> =

@@ -103,7 +103,7 @@ fn names_stay_on_their_line() {
 }
 
 #[test]
-fn what_has_no_interval_has_no_upper_end() {
+fn estimates_without_an_interval_have_no_upper_end() {
     let profile = fixture::stride();
     let graph = parsed(&|out| graph(&profile, Measure::Space, 1000, out).unwrap());
     assert!(graph["total"]["high"].is_null() && graph["total"]["low"].is_f64());

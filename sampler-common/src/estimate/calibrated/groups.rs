@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn sampled_classes_join_near_ones_only() {
+    fn sampled_classes_join_near_classes_only() {
         assert_eq!(grouped(&[(1, 9, 9.0), (2, 2, 2.0), (5, 9, 9.0)]), [vec![1], vec![2, 5]]);
         assert_eq!(grouped(&[(1, 9, 9.0), (2, 2, 2.0), (6, 9, 9.0)]), [vec![1, 2], vec![6]]);
         assert_eq!(grouped(&[(1, 9, 9.0), (5, 2, 2.0), (9, 9, 9.0)]), [[1], [5], [9]]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_without_a_sample_joins_if_it_could_have_been_seen() {
+    fn unsampled_classes_join_if_samples_were_likely() {
         assert_eq!(grouped(&[(1, 9, 9.0), (4, 0, 0.01), (5, 0, 0.01)]), [vec![1, 4], vec![5]]);
         assert_eq!(grouped(&[(1, 9, 9.0), (9, 0, 0.69)]), [[1], [9]]);
         assert_eq!(grouped(&[(1, 9, 9.0), (9, 0, 0.70)]), [[1, 9]]);

@@ -31,7 +31,7 @@ fn space(row: &Row, reference: &Reference) -> Estimate {
 }
 
 #[test]
-fn the_total_has_the_interval_of_its_windows() {
+fn the_total_has_the_t_interval_of_its_windows() {
     let totals = [90.0, 110.0, 95.0, 105.0, 100.0, 100.0, 100.0, 100.0];
     let reference = reference(&totals);
     let all = everything(&reference, Default::default());
@@ -121,7 +121,7 @@ fn each_window_has_its_own_probe_effect() {
 }
 
 #[test]
-fn a_process_of_few_windows_leaves_the_sum_open() {
+fn the_sum_with_a_process_of_few_windows_has_no_interval() {
     let mut reference = reference(&[100.0; 10]);
     reference.clusters.insert(1, Clusters { windows: 7, ..reference.clusters[&0].clone() });
     let all = space(&everything(&reference, Default::default()), &reference);

@@ -31,7 +31,7 @@ fn room(epochs: &[Epoch], intervals: &[u64], others: u64) -> (f64, f64) {
 }
 
 #[test]
-fn a_row_has_room_where_it_has_no_sample() {
+fn a_row_has_room_in_epochs_without_its_samples() {
     let (short, long) = (64 << 10, 16 << 20);
     let epochs = [epoch(short, 1 << 30), epoch(long, 1 << 20)];
     // All of the long epoch, and fifteen sixteenths of a short interval.
@@ -72,7 +72,7 @@ fn the_next_sample_may_be_of_a_longer_interval() {
 }
 
 #[test]
-fn what_is_others_or_the_rows_own_is_not_unseen() {
+fn sampled_bytes_are_not_counted_as_unseen() {
     let (short, long) = (64 << 10, 16 << 20);
     let epochs = [epoch(short, 640), epoch(long, 640)];
     assert_eq!(room(&epochs, &[], 5).1, 1280.0 - 320.0);

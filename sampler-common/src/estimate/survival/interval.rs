@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_clopper_and_pearsons() {
+    fn proportions_have_clopper_pearson_intervals() {
         // 0 of 10: 1 − (α/2)^(1/10). 5 of 10: 18.71 % to 81.29 % (Clopper and Pearson 1934).
         let none = Proportion { share: 0.0, effective: 10.0 };
         assert_eq!(none.low(0.025), 0.0);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_little_where_samples_become_many() {
+    fn intervals_change_little_at_the_normal_approximation() {
         for share in [0.01, 0.3, 0.5, 0.97] {
             let few = Proportion { share, effective: NORMAL_FROM_SAMPLES };
             let many = Proportion { share, effective: NORMAL_FROM_SAMPLES * 1.000_001 };
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_everything_possible() {
+    fn a_proportion_without_samples_is_between_0_and_1() {
         let nothing = Proportion { share: 1.0, effective: 0.0 };
         assert!(nothing.low(0.025) < 1e-12 && nothing.high(0.025) >= 1.0);
     }

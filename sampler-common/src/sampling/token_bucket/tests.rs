@@ -90,7 +90,7 @@ proptest! {
 
     /// Whatever a process asks for, at any speed, at any interval: no sample of it is one too many.
     #[test]
-    fn no_second_has_more_than_is_believed(
+    fn samples_per_second_stay_below_the_accepted_limit(
         interval in prop::sample::select(vec![1u64, 64, 4096, 64 << 10, 512 << 10]),
         phases in prop::collection::vec((1u64..2_000_000, 100u64..200_000, 1usize..60_000), 1..6),
         seed: u64,
@@ -107,7 +107,7 @@ proptest! {
 
     /// What is owed never says more than there are levels, whatever clock and limit were before.
     #[test]
-    fn every_debt_is_paid_in_time(until: u64, now in 0u64..1 << 62, period in 1u64..=MAX_PERIOD_NS) {
+    fn every_level_falls_to_0_in_time(until: u64, now in 0u64..1 << 62, period in 1u64..=MAX_PERIOD_NS) {
         let until = take(until, now, period);
         prop_assert!(until > now && level(until, now, period) <= MAX_LEVEL);
         let paid = now + burst_ns(period) + 34 * doubling_ns(period);
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn a_flood_settles_at_the_limit_and_is_forgotten() {
+fn a_flood_is_cut_to_the_limit_and_the_rate_recovers() {
     for limit in [10, 100, PRELOADED_PER_SECOND, LIBRARY_PER_SECOND] {
         let mut process = Process::new(4096, limit, 7);
         let run = |process: &mut Process, pause_ns: u64, seconds: u64| {
@@ -147,7 +147,7 @@ fn a_flood_settles_at_the_limit_and_is_forgotten() {
 /// Estimates of bursts through which the rate falls and rises, for blocks of several sizes that come at different times of each burst. By the
 /// rate that was asked for, in place of the one that was charged, they are wrong.
 #[test]
-fn nothing_is_biased() {
+fn estimates_are_unbiased_while_the_rate_changes() {
     const RUNS: u64 = 300;
     const SIZES: [u64; 4] = [48, 700, 20_000, 300_000];
     let mut sums = [(0.0, 0.0, 0.0); SIZES.len()];

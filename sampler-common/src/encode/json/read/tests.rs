@@ -12,7 +12,7 @@ fn written(profile: &Profile) -> String {
 }
 
 #[test]
-fn what_is_read_is_what_was_written() {
+fn written_profiles_read_back_equal() {
     for profile in [
         fixture::profile(Kind::Alloc),
         fixture::profile(Kind::Live),
@@ -29,7 +29,7 @@ fn what_is_read_is_what_was_written() {
 
 /// Rates that have changed, one of them to 0.
 #[test]
-fn epochs_come_back() {
+fn epochs_are_read_back() {
     let mut profile = fixture::profile(Kind::Alloc);
     let stratum = *profile.reference.strata.keys().next().unwrap();
     let unseen = |objects: f64| Unseen { objects, bytes: 3.0 * objects };
@@ -47,7 +47,7 @@ fn epochs_come_back() {
 
 /// Unknown held memory stays unknown.
 #[test]
-fn what_is_not_known_comes_back() {
+fn unknown_held_memory_is_read_back() {
     let mut profile = fixture::profile(Kind::Alloc);
     profile.reference.held_unknown = true;
     profile.reference.allocations_unseen = true;
@@ -111,7 +111,7 @@ fn number() -> impl Generate<Value = f64> {
 
 proptest! {
     #[test]
-    fn every_number_comes_back(
+    fn every_number_is_read_back(
         numbers in prop::collection::vec(number(), 12),
         samples in any::<u64>(),
         inclusion in 0f64..=1.0,
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_an_error(at in any::<prop::sample::Index>(), byte in 0x20u8..0x7f) {
+    fn a_changed_byte_is_an_error_or_a_consistent_profile(at in any::<prop::sample::Index>(), byte in 0x20u8..0x7f) {
         let mut text = written(&fixture::profile(Kind::Alloc)).into_bytes();
         let at = at.index(text.len());
         text[at] = byte;

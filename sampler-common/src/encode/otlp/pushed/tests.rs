@@ -47,7 +47,7 @@ fn profiles(data: &ProfilesData) -> impl Iterator<Item = &Profile> {
 }
 
 #[test]
-fn a_service_is_a_resource_and_what_it_has_not_is_no_profile() {
+fn services_are_resources_with_profiles_of_nonzero_values() {
     // The second service has nothing. The third row is the first one in another process.
     let rows = vec![row(0, &[1, 2], 300), row(1, &[1], 0), row(0, &[1, 2], 400), row(0, &[], 100)];
     let requests = requests(&push(rows, 3), ids());
@@ -68,7 +68,7 @@ fn a_service_is_a_resource_and_what_it_has_not_is_no_profile() {
 }
 
 #[test]
-fn an_address_is_the_files() {
+fn addresses_are_those_of_the_file() {
     let requests = requests(&push(vec![row(0, &[2, 0], 100)], 3), ids());
     let dictionary = decoded(&requests).remove(0).dictionary.unwrap();
     let mapping = &dictionary.mapping_table[1];
@@ -83,7 +83,7 @@ fn an_address_is_the_files() {
 }
 
 #[test]
-fn what_is_too_large_is_split_and_nothing_is_lost() {
+fn large_requests_are_split_without_loss() {
     let rows = (0..200).map(|number| row(number % 2, &[number, 1], 100));
     let push = push(rows.collect(), 200);
     for limits in [(2000, MAX_SAMPLES), (MAX_REQUEST_BYTES, 7), (1, 1)] {
@@ -100,7 +100,7 @@ fn what_is_too_large_is_split_and_nothing_is_lost() {
 }
 
 #[test]
-fn an_answer_says_what_was_rejected() {
+fn the_number_of_rejected_profiles_is_read() {
     use super::super::message::PartialSuccess;
     let answer = |rejected_profiles| {
         let partial = PartialSuccess { rejected_profiles, error_message: "too old".into() };
@@ -114,7 +114,7 @@ fn an_answer_says_what_was_rejected() {
 }
 
 #[test]
-fn a_status_says_when_to_ask_again() {
+fn the_retry_delay_is_read_from_a_status() {
     use super::super::message::{self, Any};
     let status = |type_url: &str, delay| {
         let value = RetryInfo { retry_delay: Some(delay) }.encode_to_vec();
