@@ -1,5 +1,5 @@
-//! An allocating function is called: charge the countdown, keep the exact totals, and say whether
-//! this call's return matters.
+//! Entry of an allocating function: charges the countdown, keeps the exact totals, and decides
+//! whether the call's return is probed.
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
@@ -17,9 +17,9 @@ use sampler_common::wire::{
     Role, Space,
 };
 
-/// Value of an entry program: the return probe of this call does not run.
+/// Return value of an entry program: the return probe of this call does not run.
 pub const SKIP: u32 = 1;
-/// Value of an entry program: it runs.
+/// Return value of an entry program: the return probe of this call runs.
 pub const FOLLOW: u32 = 0;
 
 /// A call that asks for memory.
@@ -27,16 +27,16 @@ struct Request {
     slot: u32,
     role: u8,
     size: u64,
-    /// Followed to its return even when not sampled.
+    /// The call is followed to its return even if it is not sampled.
     follow: bool,
     /// `out` of `posix_memalign`, `old` of `realloc`, else 0.
     argument: u64,
 }
 
-/// An allocating function is called.
+/// Runs at the entry of an allocating function. Returns [`SKIP`] or [`FOLLOW`].
 #[inline(always)]
 pub fn enter(call: &Call) -> u32 {
-    // From here, not from where it is decided: both have deep stacks.
+    // `unfollowed` is called here and not where the call is charged: both have deep stacks.
     match look(call) {
         FOLLOW if returns::would_harm() => alloc_entry_only::unfollowed(call.raw()),
         answer => answer,
@@ -54,7 +54,7 @@ fn look(call: &Call) -> u32 {
     let size = if cookie.is_uncounted() {
         Some(call.argument0())
     } else if role >= Role::Map as u8 {
-        // From here, not from below `unusual`: both have deep stacks.
+        // `mapping::enter` is called here and not below `unusual`, because both have deep stacks.
         return mapping::enter(call.raw(), slot, role);
     } else {
         hits::count(slot, cookie.counter());
@@ -67,36 +67,38 @@ fn look(call: &Call) -> u32 {
     unusual(call.raw(), cookie.in_slot(slot).0, charged.design, charged.left)
 }
 
-/// Requested bytes of a call that needs no closer look: the function has its prototype's arguments, does the work itself, and can fail
-/// for want of memory only. (A single-stepped malloc may take its time.)
+/// Requested bytes of a call that needs no closer check; `None` for all other calls. Such a call
+/// has the arguments of the function's prototype, does the work itself, and can fail only for want
+/// of memory. (A single-stepped malloc may be slower.)
 #[inline(always)]
 fn usual_size(call: &Call, cookie: Cookie, slot: u32) -> Option<u64> {
     let (first, second) = (call.argument0(), call.argument1());
     if cookie.is_plain(Role::Calloc) {
-        // Without an overflow: both are below 2^32.
+        // No overflow: both factors are below 2^32.
         return ((first | second) >> 32 == 0).then_some(first.wrapping_mul(second));
     }
     let is_whole = cookie.is_plain(Role::Realloc) && first != 0 && second != 0;
     (is_whole && !moves_sample(first, slot)).then_some(second)
 }
 
-/// Whether a realloc of the block at `old` matters whatever its new size.
+/// Whether a realloc of the block at `old` matters whatever its new size: the block may be a live
+/// sample.
 #[inline(always)]
 fn moves_sample(old: u64, slot: u32) -> bool {
     settings::track_live() != 0 && filter::may_hold(old, slot)
 }
 
-/// What a request has been charged before it is known to be an unusual one.
+/// What the countdown was charged for a request before [`unusual`] checks the request.
 struct Charged {
-    /// Word of the design; 0: it has not been charged.
+    /// Word of the design; 0: the request has not been charged.
     design: u64,
-    /// Where the countdown stood.
+    /// Value of the countdown before the charge.
     left: u64,
 }
 
 impl Charged {
     const NOT: Charged = Charged { design: 0, left: 0 };
-    /// It was not sampled, and is in the exact totals.
+    /// The request was not sampled, and is in the exact totals.
     const OVER: Charged = Charged { design: u64::MAX, left: 0 };
 
     #[inline(always)]
@@ -105,7 +107,8 @@ impl Charged {
     }
 }
 
-/// The way of nearly every call: of no great size, and not sampled. As short as it can be.
+/// The path of nearly every call: a request of moderate size that is not sampled. The path is as
+/// short as possible.
 #[inline(always)]
 fn usual(size: u64, slot: u32) -> Charged {
     if size >= FOLLOW_BYTES {
@@ -125,7 +128,8 @@ fn usual(size: u64, slot: u32) -> Charged {
     Charged { design: design.word(), left }
 }
 
-/// Every other way. A function of its own: the usual one then needs no stack, and the verifier looks at this one once.
+/// Every other path. A function of its own: [`usual`] then needs no stack, and the verifier checks
+/// this function once.
 #[inline(never)]
 fn unusual(context: *mut c_void, cookie: u64, design: u64, left: u64) -> u32 {
     let (call, cookie) = (&Call::new(context), Cookie(cookie));
@@ -143,7 +147,7 @@ fn unusual(context: *mut c_void, cookie: u64, design: u64, left: u64) -> u32 {
 }
 
 impl Request {
-    /// The same, of which the verifier does not know where it comes from.
+    /// The same request; the verifier no longer knows where its values come from.
     #[inline(always)]
     fn unknown(self, call: &Call) -> Request {
         let Request { slot, role, size, follow, argument } = self;
@@ -159,7 +163,8 @@ impl Request {
     }
 }
 
-/// A function with other arguments than malloc's: [`FOLLOW`] if it is to be charged.
+/// Parses the arguments of a function whose prototype is not malloc's. Returns [`FOLLOW`] if the
+/// call is to be charged.
 #[inline(always)]
 fn other(call: &Call, cookie: Cookie, request: &mut Request) -> u32 {
     let slot = request.slot;
@@ -179,10 +184,10 @@ fn other(call: &Call, cookie: Cookie, request: &mut Request) -> u32 {
     FOLLOW
 }
 
-/// The call is left to the function that it calls. Its own return may be hijacked all the same (always
-/// without session links; with them, when another process's session link is on the same function:
-/// its process filter says 0, which a session takes for "wanted"), and then the inner call's stack
-/// shows the trampoline: keep what belongs there.
+/// Leaves the call to the function that it calls. The kernel may hijack the outer call's return all
+/// the same: always without session links. With session links this happens when another process's
+/// session link is on the same function: its process filter returns 0, which a session takes for
+/// "wanted". The inner call's stack then shows the trampoline, so the real return address is kept.
 #[inline(always)]
 fn nested(call: &Call, totals: *mut ProcessTotals) -> u32 {
     live::count(totals, Outcome::Nested);
@@ -201,7 +206,7 @@ pub fn design(process: *const ProcessConfig, class: usize) -> Design {
     Design::from_word(unsafe { core::ptr::read_volatile(design) })
 }
 
-/// The countdown, from which a request may have been charged already.
+/// The countdown, which [`usual`] may already have charged for the request.
 struct Countdown<'c> {
     cell: MapCell,
     charged: &'c Charged,
@@ -255,8 +260,8 @@ fn charge(call: &Call, request: Request, charged: &Charged) -> u32 {
     follow(call, &request, process, totals, sampled)
 }
 
-/// Size class as an index that the verifier believes: the compiler knows the bound and drops the mask,
-/// unless the value has been out of its sight.
+/// Size class as an index that the verifier accepts as bounded. A volatile read hides the value
+/// from the compiler, which otherwise knows the bound and drops the mask.
 #[inline(always)]
 pub fn class_index(size: u64) -> usize {
     let class = sampling::class(size);
@@ -265,7 +270,7 @@ pub fn class_index(size: u64) -> usize {
     class & (CLASSES - 1)
 }
 
-/// Adds an allocation that happened to the exact totals; `class` is a [`class_index`].
+/// Adds a successful allocation to the exact totals; `class` is a [`class_index`].
 #[inline(always)]
 pub fn tally(totals: *mut ProcessTotals, class: usize, size: u64) {
     // SAFETY: a field of a map value.
@@ -278,14 +283,15 @@ pub fn tally(totals: *mut ProcessTotals, class: usize, size: u64) {
     atomic::add(unsafe { &raw mut (*class).bytes }, size);
 }
 
-/// What the decision says of a call; 0 hits: followed for other reasons.
+/// The sampling decision for a call. 0 hits: the call is followed for other reasons.
 struct Sampled {
     design: u64,
     hits: u32,
     offset: u64,
 }
 
-/// Keeps a call until it returns; false if no entry is free. One that is still there under its key has been left without a return.
+/// Keeps a call until it returns. Returns false if the map has no free entry. An entry that already
+/// has the key belongs to a call that was left without a return.
 #[inline(always)]
 pub fn entered(key: &PendingKey, pending: &Pending, totals: *mut ProcessTotals) -> bool {
     if maps::PENDING.insert(key, pending, BPF_NOEXIST as u64).is_ok() {
@@ -314,7 +320,7 @@ fn follow(
         design: sampled.design,
         offset: sampled.offset,
         argument: request.argument,
-        // The handler sees the probed instruction's own address.
+        // The handler sees the address of the probed instruction itself.
         function: call.ip(),
         old: LiveEntry { sample: 0, size: 0, design: 0, time_ns: 0, flags: 0 },
         space,
@@ -323,11 +329,11 @@ fn follow(
     };
     if request.role == Role::Realloc as u8 && settings::track_live() != 0 {
         // The old block leaves the live set before the allocator can give its address to another
-        // thread; it is put back if the call fails.
+        // thread. The block is put back if the call fails.
         if let Some(old) = live::remove(&LiveKey { pointer: request.argument, space }) {
             pending.old = old;
         } else if sampled.hits == 0 && request.size < FOLLOW_BYTES && request.size != 0 {
-            // The filter was wrong: an ordinary call after all.
+            // The filter's answer was a false positive: this is an ordinary call.
             tally(totals, class_index(request.size), request.size);
             return SKIP;
         }
@@ -335,13 +341,13 @@ fn follow(
     let key = call.pending_key(call.sp());
     if !entered(&key, &pending, totals) {
         live::count(totals, Outcome::PendingFull);
-        // Nearly every call succeeds: it counts, and its sample is weighed without a stack.
+        // Nearly every call succeeds. The call counts, and its sample is weighted without a stack.
         tally(totals, class_index(request.size), request.size);
         if sampled.hits != 0 {
             record::lost(&pending, totals);
         }
         if pending.old.sample != 0 {
-            // Nearly every realloc succeeds; its old block is over.
+            // Nearly every realloc succeeds, so the old block is freed.
             live::count(totals, Outcome::Freed);
             record::freed(space, pending.old.sample, totals);
         }

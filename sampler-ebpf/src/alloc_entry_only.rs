@@ -1,5 +1,8 @@
-//! A function that can throw allocates. Its return must not be probed (the C++ unwinder meets the kernel's trampoline and
-//! ends the process), so everything is done at its entry (of a call whose thread would not survive such a probe as well): the block's address is not known, and what becomes of it neither.
+//! Allocating functions whose return must not be probed: functions that can throw, and calls of
+//! threads that a return probe would end. (The C++ unwinder stops at the kernel's trampoline and
+//! ends the process.)
+//!
+//! Everything is done at the entry. So the block's address is not known, and its free is not seen.
 
 use crate::alloc_entry::{SKIP, class_index, tally};
 use crate::atomic::{KernelRandom, MapCell};
@@ -56,7 +59,8 @@ fn charge(call: &Call, slot: u32, totals: *mut ProcessTotals, size: u64) {
         return;
     };
     brake::look(slot, class as u32);
-    // 0, as code has no such addresses; the verifier does not know that, and looks at what follows once.
+    // Always 0: code has no such addresses. The verifier does not know that, and checks the
+    // following code once.
     let unknown = call.ip() >> 63;
     // SAFETY: a field of a map value; the kernel side may be raising it, hence volatile.
     let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
@@ -74,7 +78,8 @@ fn charge(call: &Call, slot: u32, totals: *mut ProcessTotals, size: u64) {
     send(call, &pending, totals);
 }
 
-/// A followed call whose return must not be probed: it counts unless it is bound to fail, and what becomes of its block is not known.
+/// Handles a followed call whose return must not be probed. The call counts unless it is bound to
+/// fail. The fate of its block is not known.
 #[inline(never)]
 pub fn unfollowed(context: *mut c_void) -> u32 {
     let call = &Call::new(context);
@@ -96,7 +101,7 @@ pub fn unfollowed(context: *mut c_void) -> u32 {
     }
     tally(totals, class_index(pending.size), pending.size);
     if pending.old.sample != 0 {
-        // Nearly every realloc succeeds; its old block is over.
+        // Nearly every realloc succeeds, so the old block is freed.
         live::count(totals, Outcome::Freed);
         record::freed(pending.space, pending.old.sample, totals);
     }
@@ -106,7 +111,8 @@ pub fn unfollowed(context: *mut c_void) -> u32 {
     SKIP
 }
 
-/// Sends what the return probe would have sent: the stack of the caller, as it is when the call has returned.
+/// Sends what the return probe would have sent: the caller's stack as it is when the call has
+/// returned.
 #[inline(always)]
 fn send(call: &Call, pending: &Pending, totals: *mut ProcessTotals) {
     let slot = call.sp();

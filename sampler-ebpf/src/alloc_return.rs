@@ -1,4 +1,4 @@
-//! A followed call returns: was something allocated, and where?
+//! Return of a followed call: was a block allocated, and where?
 
 use crate::atomic::KernelRandom;
 use crate::live::{self, Inserted};
@@ -13,10 +13,10 @@ use sampler_common::wire::{
     ProcessTotals, RecordKind, Role,
 };
 
-/// An allocating function returns.
+/// Runs at the return of an allocating function.
 #[inline(always)]
 pub fn leave(call: &Call) {
-    // The return has popped its slot.
+    // The return has popped the return address from the stack.
     let key = call.pending_key(call.sp().wrapping_sub(8));
     // SAFETY: copied at once; the key is this thread's own.
     let Some(pending) = (unsafe { maps::PENDING.get(&key) }).copied() else { return };
@@ -50,13 +50,13 @@ pub fn leave(call: &Call) {
     }
 }
 
-/// What the call has returned.
+/// The result of a call.
 enum Block {
     /// A block at this address.
     At(u64),
     /// A block whose address cannot be read.
     Somewhere,
-    /// Nothing: it failed.
+    /// No block: the call failed.
     None,
 }
 
@@ -86,7 +86,7 @@ pub fn failed(call: &Call, pending: &Pending, totals: *mut ProcessTotals) {
         return;
     }
     if pending.size == 0 {
-        // realloc(p, 0) of an allocator that takes it for free(p).
+        // realloc(p, 0) of an allocator that treats it as free(p).
         live::count(totals, Outcome::Freed);
         record::freed(pending.space, pending.old.sample, totals);
         return;
@@ -119,7 +119,7 @@ fn succeeded(
     }
 }
 
-/// A sampled allocation has happened at this time: into the live set, and to the daemon.
+/// Handles a sampled allocation of time `time_ns`: enters it in the live set and sends its record.
 #[inline(always)]
 pub fn sample(
     call: &Call,
@@ -159,7 +159,7 @@ pub fn sample(
     if live != 0 {
         live::mark_stack_lost(&key, sample);
     }
-    // Last: whoever sees the count finds the mark when it repairs.
+    // The count is last: whoever reads the count finds the mark when repairing.
     match has_share {
         true => live::count(totals, Outcome::RingFull),
         false => live::count(totals, Outcome::RingShare),
@@ -177,7 +177,7 @@ fn admit(call: &Call, halvings: u64, totals: *mut ProcessTotals) -> bool {
     false
 }
 
-/// Enters the sample in the live set; whether it is there now.
+/// Enters the sample in the live set. Returns whether the live set holds the sample now.
 #[inline(always)]
 fn hold(key: &LiveKey, entry: &LiveEntry, totals: *mut ProcessTotals) -> bool {
     match live::insert(key, entry) {

@@ -1,4 +1,5 @@
-//! What a call asks for, by where its function has its arguments.
+//! The requested size and the pointer argument of a call, found where the function has its
+//! arguments.
 
 use crate::registers::Call;
 use aya_ebpf::cty::c_void;
@@ -8,26 +9,26 @@ use sampler_common::wire::{Cookie, NONE, Role, Shape};
 
 /// The call is charged.
 pub const CHARGED: u32 = 0;
-/// It asks for more bytes than there are.
+/// The call asks for more bytes than a number can hold.
 pub const REFUSED: u32 = 1;
-/// It is left to the function that it calls.
+/// The call is left to the function that it calls.
 pub const NESTED: u32 = 2;
 
-/// What a call asks for.
+/// The arguments of a call.
 #[repr(C)]
 pub struct ParsedArguments {
     /// Requested bytes.
     pub size: u64,
-    /// Its pointer argument, 0 if it has none.
+    /// The pointer argument, 0 if the function has none.
     pub argument: u64,
-    /// Not 0: followed to its return even when not sampled.
+    /// Not 0: the call is followed to its return even if it is not sampled.
     pub follow: u64,
 }
 
-/// What a call asks for; one of the constants above.
+/// Parses the arguments of a call into `asked`. Returns [`CHARGED`], [`REFUSED`] or [`NESTED`].
 ///
-/// A function of its own, and nothing that it answers is known to the verifier: what follows is then looked at once, and not once for
-/// each role.
+/// A function of its own whose results are unknown to the verifier. So the verifier checks the
+/// following code once, and not once for each role.
 #[inline(never)]
 pub fn ask(context: *mut c_void, cookie: u64, asked: *mut ParsedArguments) -> u32 {
     let call = Call::new(context);
@@ -50,20 +51,21 @@ pub fn ask(context: *mut c_void, cookie: u64, asked: *mut ParsedArguments) -> u3
     let pointer = argument(shape.pointer());
     let is = |of: Role| role == of as u8;
     let is_left = !shape.is_own()
-        // realloc(NULL, n) calls malloc, realloc(p, 0) calls free: those probes see it.
+        // realloc(NULL, n) calls malloc, and realloc(p, 0) calls free: their probes see these
+        // calls.
         && (is(Role::Realloc) && (pointer == 0 || size == 0)
-            // Alignments that malloc has anyway are left to it.
+            // An alignment that malloc has anyway is left to malloc.
             || is(Role::AlignedAlloc) && call.argument0() <= 16
             || is(Role::PosixMemalign) && call.argument1() <= 16);
     if is_left {
         return NESTED;
     }
-    // An alignment can be refused, and what becomes of realloc(p, 0) is the allocator's choice.
+    // The function may refuse an alignment, and the allocator chooses what realloc(p, 0) does.
     let can_fail = is(Role::AlignedAlloc)
         || is(Role::PosixMemalign)
         || is(Role::Realloc) && size == 0
         || size >= FOLLOW_BYTES;
-    // 0, as code has no such addresses; the verifier does not know that.
+    // Always 0: code has no such addresses. The verifier does not know that.
     let unknown = call.ip() >> 63;
     let all = ParsedArguments { size, argument: pointer | unknown, follow: u64::from(can_fail) | unknown };
     // SAFETY: the caller's variable.
@@ -71,7 +73,8 @@ pub fn ask(context: *mut c_void, cookie: u64, asked: *mut ParsedArguments) -> u3
     CHARGED
 }
 
-/// Requested bytes of a function that is seen at its entry only; `None`: more than there are.
+/// Requested bytes of a function that is probed at its entry only; `None`: more than a number can
+/// hold.
 #[inline(always)]
 pub fn size(call: &Call, shape: Shape) -> Option<u64> {
     let size = call.argument(shape.size());

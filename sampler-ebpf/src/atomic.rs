@@ -1,20 +1,22 @@
 //! Atomic operations on map memory.
 //!
-//! `core::sync::atomic` has no fetch operations on this target, and LLVM's backend miscompiles the
-//! relaxed ones whose result is used (it drops the fetch and takes the addend for the old value).
-//! Every operation here is sequentially consistent; the build checks the object for the mistake.
+//! `core::sync::atomic` has no fetch operations on this target. LLVM's backend miscompiles the
+//! relaxed intrinsics whose result is used: it drops the fetch and takes the addend for the old
+//! value.
+//! Every operation here is sequentially consistent. The build checks the object for the
+//! miscompilation.
 
 use crate::registers::Call;
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_or, atomic_xadd, atomic_xchg};
 use sampler_common::sampling;
 
-/// Adds to a counter; the old value is not wanted.
+/// Adds to a counter, without returning the old value.
 #[inline(always)]
 pub fn add(target: *mut u64, amount: u64) {
     fetch_add(target, amount);
 }
 
-/// Adds and returns the value before.
+/// Adds and returns the old value.
 #[inline(always)]
 pub fn fetch_add(target: *mut u64, amount: u64) -> u64 {
     // SAFETY: callers pass pointers into map values, which the verifier has bounds-checked.
@@ -28,14 +30,14 @@ pub fn set(target: *mut u64, bits: u64) {
     unsafe { atomic_or::<u64, u64, { AtomicOrdering::SeqCst }>(target, bits) };
 }
 
-/// Adds to a 32-bit counter and returns the value before.
+/// Adds to a 32-bit counter and returns the old value.
 #[inline(always)]
 pub fn fetch_add_u32(target: *mut u32, amount: u32) -> u32 {
     // SAFETY: as in `fetch_add`.
     unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::SeqCst }>(target, amount) }
 }
 
-/// Stores `new` if `expected` is there; whether it was.
+/// Stores `new` if the value is `expected`. Returns whether it was.
 #[inline(always)]
 pub fn exchange(target: *mut u64, expected: u64, new: u64) -> bool {
     const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
@@ -43,7 +45,7 @@ pub fn exchange(target: *mut u64, expected: u64, new: u64) -> bool {
     unsafe { atomic_cxchg::<u64, ORDER, ORDER>(target, expected, new).1 }
 }
 
-/// As [`exchange`], 32 bits.
+/// [`exchange`] for 32 bits.
 #[inline(always)]
 pub fn exchange_u32(target: *mut u32, expected: u32, new: u32) -> bool {
     const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
@@ -51,7 +53,7 @@ pub fn exchange_u32(target: *mut u32, expected: u32, new: u32) -> bool {
     unsafe { atomic_cxchg::<u32, ORDER, ORDER>(target, expected, new).1 }
 }
 
-/// Sets bits.
+/// [`set`] for 32 bits.
 #[inline(always)]
 pub fn or_u32(target: *mut u32, bits: u32) {
     // SAFETY: as in `fetch_add`.
@@ -76,7 +78,7 @@ impl sampling::Cell for MapCell {
     }
 }
 
-/// The kernel's generator: two 32-bit draws.
+/// The kernel's random number generator; two 32-bit draws make a word.
 pub struct KernelRandom<'c>(pub &'c Call);
 
 #[inline(always)]

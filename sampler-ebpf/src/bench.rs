@@ -1,4 +1,4 @@
-//! Programs to compare the costs of ours with: empty ones, and what memleak does.
+//! Programs for comparing our costs: empty programs, and the work of memleak.
 #![no_std]
 #![no_main]
 

@@ -1,11 +1,13 @@
-//! The brake: looked at with every sampled call, and nowhere else. The law is [`sampler_common::sampling::brake`].
+//! Back-pressure in the kernel, applied at every sampled call and nowhere else. The rule is
+//! [`sampler_common::sampling::brake`].
 
 use crate::{atomic, maps, record, settings, target};
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::brake::level;
 use sampler_common::sampling::{Design, Strategy};
 
-/// Puts the design of a size class into force that what waits in the ring asks for, from the next call on.
+/// Sets the design of a size class according to the bytes that wait in the ring. The design is in
+/// force from the next call on.
 #[inline(never)]
 #[unsafe(export_name = "brake_look")]
 pub extern "C" fn look(slot: u32, class: u32) -> u64 {
@@ -14,7 +16,8 @@ pub extern "C" fn look(slot: u32, class: u32) -> u64 {
         return 0;
     }
     let Some(process) = maps::PROCESSES.get_ptr_mut(slot & target::SLOTS) else { return 0 };
-    // SAFETY: a field of a map value. First: what is sent later is more.
+    // SAFETY: a field of a map value. `ring_read` is read first: `ring_sent`, read later, is then
+    // never less.
     let read = unsafe { core::ptr::read_volatile(&raw const (*process).ring_read) };
     // SAFETY: a field of a map value.
     let sent = unsafe { core::ptr::read_volatile(&raw const (*process).ring_sent) };
@@ -38,7 +41,7 @@ pub extern "C" fn look(slot: u32, class: u32) -> u64 {
     }
     // SAFETY: a field of a map value.
     let levels = unsafe { &raw mut (*process).levels };
-    // First: whoever sees the design finds its level.
+    // The level is set first: whoever sees the design finds its level.
     atomic::set(levels, 1 << (level & 63));
     let is_stride = Design::from_word(new).tag() == Strategy::Stride as u8;
     if is_stride == (new > old) {
@@ -50,7 +53,7 @@ pub extern "C" fn look(slot: u32, class: u32) -> u64 {
     // SAFETY: as above.
     let after = unsafe { core::ptr::read_volatile(wanted) };
     if after != before {
-        // The daemon wants something else since: its word stands.
+        // The daemon has changed `wanted` meanwhile: the daemon's design is restored.
         // SAFETY: as above.
         unsafe { core::ptr::write_volatile(design, after) };
     }

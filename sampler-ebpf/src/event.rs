@@ -1,4 +1,4 @@
-//! Process events.
+//! Process events: exec and exit.
 
 use crate::{atomic, maps, memo, pid, record, settings};
 use aya_ebpf::cty::c_void;
@@ -6,8 +6,8 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_prob
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{EXCLUDED, EXPECTED, RecordKind, Space};
 
-/// `sched_process_exec(struct task_struct *task, pid_t old_pid, struct linux_binprm *program)`: a new
-/// program image; every block of the old one is gone.
+/// `sched_process_exec(struct task_struct *task, pid_t old_pid, struct linux_binprm *program)`: a
+/// process has a new program image. Every block of the old image is gone.
 #[inline(always)]
 pub fn exec(context: *mut c_void) {
     let leader = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -16,10 +16,10 @@ pub fn exec(context: *mut c_void) {
     let argument = unsafe { context.cast::<u64>().add(1) };
     // SAFETY: as above; the arguments are 64-bit words.
     let thread = unsafe { *argument } as u32;
-    // SAFETY: copied at once; slots of a process do not change while it lives.
+    // SAFETY: copied at once; a process keeps its slot while it lives.
     let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
     let Some(process) = maps::PROCESSES.get_ptr_mut(slot) else {
-        // What was excluded is judged anew, by what it is now.
+        // An excluded process is classified again, by its new image.
         if slot == EXCLUDED
             && let Some(entry) = maps::TARGETS.get_ptr_mut(pid)
         {
@@ -30,7 +30,8 @@ pub fn exec(context: *mut c_void) {
         return;
     };
     if thread != leader {
-        // It has taken the first thread's place, and links know a process by its first thread.
+        // The thread has taken the first thread's place. Links identify a process by its first
+        // thread.
         // SAFETY: a field of a map value.
         atomic::fetch_add_u32(unsafe { &raw mut (*process).leader_changes }, 1);
     }
@@ -40,17 +41,18 @@ pub fn exec(context: *mut c_void) {
     record::event(RecordKind::Exec, Space { slot, generation }, totals, Outcome::EventRingFull);
 }
 
-/// A process that has no slot yet has a new image: its allocator may be one that nobody has called before.
+/// Reports a new image of a process without a slot. Nobody may have called its allocator before.
 #[inline(always)]
 fn expected_exec() {
-    // There is always a first slot; it counts what finds no room in the ring.
+    // The first slot always exists. Its totals count events that find no room in the ring.
     let Some(totals) = maps::TOTALS.get_ptr_mut(0) else { return };
     let nowhere = Space { slot: EXPECTED, generation: 0 };
     record::event(RecordKind::ExpectedExec, nowhere, totals, Outcome::EventRingFull);
 }
 
-/// A thread exits. What is known of a process without a slot is forgotten with its last one; of the others the daemon learns when their
-/// first thread goes, and looks whether it was the last.
+/// Handles the exit of a thread. The target of a process without a slot is removed with the
+/// process's last thread. For other processes the daemon is notified when the first thread exits,
+/// and then checks whether it was the last.
 #[inline(always)]
 pub fn exit() {
     let thread = bpf_get_current_pid_tgid();
@@ -62,7 +64,7 @@ pub fn exit() {
         (maps::PROCESSES.get_ptr(slot), maps::TOTALS.get_ptr_mut(slot))
     else {
         if is_last(is_first) {
-            // Gone is as good as removed.
+            // If the removal fails, the entry is already gone.
             let _ = maps::TARGETS.remove(pid);
             memo::begin_epoch();
         }
@@ -76,8 +78,9 @@ pub fn exit() {
     record::event(RecordKind::Leaving, Space { slot, generation }, totals, Outcome::EventRingFull);
 }
 
-/// Whether no other thread of the process runs on: `signal->live` has been counted down before the tracepoint (`do_exit` in
-/// `kernel/exit.c`). Where the kernel does not say where that is, a process ends with its first thread.
+/// Whether no other thread of the process runs on. `signal->live` has been decremented before the
+/// tracepoint (`do_exit` in `kernel/exit.c`). If the offset of `live` is not known, a process ends
+/// with its first thread.
 #[inline(always)]
 fn is_last(is_first: bool) -> bool {
     let signal_at = settings::task_signal();

@@ -1,10 +1,13 @@
-//! Counters in front of the live set: one or two cache lines tell most frees that nothing is there.
+//! Counters in front of the live set. One or two cache lines show for most frees that the block is
+//! not in the live set.
 //!
-//! Two levels: the front one is small, so that it costs no cache miss, but of use only while few
-//! blocks are live; the other grows with the bound of the live set. A counter holds how many live
-//! samples hash to it. It may count too much (an entry that was dropped elsewhere): that costs a
-//! look-up. It never counts too little. Samples that a process took by itself are not counted: it says itself
-//! which of its blocks end ([`sampler_common::wire::LiveEntry::is_filtered`]).
+//! The counters have two levels. The front level is small enough to cost no cache miss, but is of
+//! use only while few blocks are live. The size of the other level follows the bound of the live
+//! set.
+//! A counter holds how many live samples hash to it. A counter may be too high (an entry was
+//! dropped elsewhere), which costs a look-up. It is never too low.
+//! Samples that a process took by itself are not counted: the process itself reports which of its
+//! blocks end ([`sampler_common::wire::LiveEntry::is_filtered`]).
 
 use crate::{atomic, live, maps, settings};
 use aya_ebpf::maps::Array;
@@ -13,10 +16,10 @@ use sampler_common::wire::{
     filter_lowered, filter_raised,
 };
 
-/// Attempts to change a word that others are changing.
+/// Attempts to change a word that other CPUs are changing.
 const ATTEMPTS: u32 = 8;
 
-/// The counters of one element.
+/// The counters of one array element.
 type Line = [u32; FILTER_LINE as usize / 8];
 
 /// Whether a live sample may be at this address.
@@ -36,7 +39,7 @@ fn counts(map: &Array<Line>, index: u64) -> bool {
     let byte = index as usize / 2 & (size_of::<Line>() - 1);
     // SAFETY: the index is masked to the line's bytes.
     let byte = unsafe { line.cast::<u8>().add(byte) };
-    // SAFETY: as above; a byte cannot be read half.
+    // SAFETY: as above; the read of a byte is never torn.
     let pair = u32::from(unsafe { core::ptr::read_volatile(byte) });
     pair >> ((index & 1) << 2) & FILTER_FULL != 0
 }
@@ -46,18 +49,18 @@ fn line(map: &Array<Line>, index: u64) -> Option<*mut Line> {
     map.get_ptr_mut((index / u64::from(FILTER_LINE)) as u32)
 }
 
-/// Before a sample enters the live set.
+/// Counts a sample, before it enters the live set.
 #[inline(never)]
 pub fn enter(pointer: u64, slot: u32) {
     for_both(pointer, slot, |word, bit| {
         if !change(word, |old| filter_raised(old, bit)) {
-            // Too much is allowed, too little is not.
+            // The counter may be too high, never too low.
             atomic::or_u32(word, FILTER_FULL << bit);
         }
     });
 }
 
-/// After a sample has left the live set.
+/// Subtracts a sample, after it has left the live set.
 #[inline(never)]
 pub fn leave(pointer: u64, slot: u32) {
     for_both(pointer, slot, |word, bit| {
@@ -79,7 +82,7 @@ fn for_both(pointer: u64, slot: u32, act: impl Fn(*mut u32, u32)) {
     }
 }
 
-/// Whether the word could be changed.
+/// Changes a word atomically. Returns whether that succeeded within [`ATTEMPTS`].
 #[inline(always)]
 fn change(word: *mut u32, to: impl Fn(u32) -> u32) -> bool {
     for _ in 0..ATTEMPTS {

@@ -1,15 +1,18 @@
-//! Children of the processes of a tree belong to it as well (`--follow`), those of excluded ones among them.
+//! Forks: children of profiled processes are profiled too (`--follow`), and so are children of
+//! excluded processes.
 
 use crate::{atomic, maps, memo, pid, settings};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use sampler_common::wire::EXPECTED;
 
-/// `sched_process_fork(struct task_struct *parent, struct task_struct *child)`, on the parent's CPU and before the child runs
-/// (`kernel_clone` in `kernel/fork.c`): the child is expected from its first instruction on.
+/// `sched_process_fork(struct task_struct *parent, struct task_struct *child)`. The tracepoint runs
+/// on the parent's CPU before the child runs (`kernel_clone` in `kernel/fork.c`). So the child is
+/// expected from its first instruction on.
 #[inline(always)]
 pub fn follow(context: *mut c_void) {
-    // Who forks is `current`, also where the parent will be another (`CLONE_PARENT`).
+    // `current` is the process that forks, even if the parent will be another process
+    // (`CLONE_PARENT`).
     let Some(pid) = pid::current() else { return };
     // SAFETY: looked up, not kept.
     if unsafe { maps::TARGETS.get(pid) }.is_none() {
@@ -24,12 +27,12 @@ pub fn follow(context: *mut c_void) {
     else {
         return;
     };
-    // A new thread is no new process.
+    // A new thread is not a new process.
     if thread != process {
         return;
     }
     let Some(pid) = pid::of_process(child) else { return };
-    // In place of what is still known of an earlier process of this number.
+    // The new value replaces what the map still has for an earlier process with this pid.
     let entered = maps::TARGETS.insert(pid, EXPECTED, 0);
     memo::begin_epoch();
     if entered.is_err()
@@ -40,7 +43,7 @@ pub fn follow(context: *mut c_void) {
     }
 }
 
-/// A member of a kernel struct.
+/// Reads a 32-bit member of a kernel struct.
 #[inline(always)]
 fn word(structure: u64, offset: u64) -> Option<u32> {
     // SAFETY: the helper checks what it reads.

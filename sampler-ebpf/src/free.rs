@@ -1,4 +1,4 @@
-//! A block ends.
+//! Frees of blocks.
 
 use crate::registers::Call;
 use crate::{filter, hits, live, maps, record, target};
@@ -19,7 +19,7 @@ pub fn enter(call: &Call) {
     end(pointer, slot);
 }
 
-/// The block at an address ends, if it is a sampled one.
+/// Ends the block at an address, if the block is a sampled one.
 #[inline(never)]
 pub fn end(pointer: u64, slot: u32) {
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };

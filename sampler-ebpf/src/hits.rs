@@ -1,14 +1,14 @@
-//! How often probed functions are called: approximate counts, one for all CPUs.
+//! Hits of probed functions: approximate counts, shared by all CPUs.
 //!
-//! Exact totals say how often something was allocated; these say how often a probe was hit. No estimate
-//! rests on them.
+//! Exact totals count allocations; these counters count probe hits. No estimate depends on these
+//! counters.
 
 use crate::{atomic, maps};
 use sampler_common::counting::{Counter as _, Scalable, Word, Worker};
 use sampler_common::sampling::Random;
 use sampler_common::wire::{HITS_PER_SLOT, HITS_SWITCH};
 
-/// A hit of a probe that has this counter ([`sampler_common::wire::Cookie::counter`]).
+/// Counts a hit of a probe that has this counter ([`sampler_common::wire::Cookie::counter`]).
 #[inline(always)]
 pub fn count(slot: u32, counter: u32) {
     let index = slot.wrapping_mul(HITS_PER_SLOT) | counter & (HITS_PER_SLOT - 1);
@@ -33,7 +33,8 @@ impl Word for MapWord {
     }
 }
 
-/// The kernel's generator, which is seeded and kept for each CPU: 32 bits, as many as [`HITS_SWITCH`] asks for.
+/// The kernel's random number generator, which has a seed and a state for each CPU. A draw has 32
+/// bits, as many as [`HITS_SWITCH`] needs.
 struct HalfRandom;
 
 impl Random for HalfRandom {

@@ -1,4 +1,4 @@
-//! The live set: which sampled blocks are held. It is the truth; the daemon's picture is repaired from it.
+//! The live set: the sampled blocks that are held. The daemon repairs its copy from this set.
 
 use crate::{atomic, filter, maps, settings};
 use sampler_common::counters::Outcome;
@@ -9,7 +9,7 @@ use sampler_common::wire::{
 const NOEXIST: u64 = 1;
 const EXIST: u64 = 2;
 const EEXIST: i32 = -17;
-/// Halvings of others before a process is halved that has no more than its share.
+/// Halvings of other processes before a process with no more than its share is halved.
 const SPARED: u64 = 8;
 
 #[inline(always)]
@@ -17,7 +17,7 @@ fn state() -> Option<*mut KernelState> {
     maps::STATE.get_ptr_mut(0)
 }
 
-/// Entries of the live set.
+/// Number of entries in the live set.
 #[inline(always)]
 pub fn entries() -> u64 {
     let Some(state) = state() else { return 0 };
@@ -25,7 +25,8 @@ pub fn entries() -> u64 {
     counted(unsafe { core::ptr::read_volatile(&raw const (*state).live) })
 }
 
-/// What a counter of entries shows: an entry is counted when it is there, and may be taken out in between.
+/// The value of a counter of entries, at least 0. An entry is counted after its insertion, and may
+/// be removed in between.
 #[inline(always)]
 fn counted(entries: u64) -> u64 {
     entries.cast_signed().max(0).cast_unsigned()
@@ -39,7 +40,7 @@ pub fn count(totals: *mut ProcessTotals, outcome: Outcome) {
     atomic::add(counter, 1);
 }
 
-/// A number for the next sample, never 0.
+/// Returns a number for the next sample, never 0.
 #[inline(always)]
 pub fn next_sample() -> u64 {
     match state() {
@@ -49,10 +50,12 @@ pub fn next_sample() -> u64 {
     }
 }
 
-/// How often the chance of admission is halved for a new sample: not at all until the live set is as
-/// full as the daemon wants to know, then ever more, so that it does not fill before the daemon has
-/// thinned it. A process that has no more than its share is spared until the others have been halved often.
-/// Fullness does not depend on the sample itself, so that its weight 2^halvings/π is unbiased.
+/// How often the chance of admission is halved for a new sample: 0 until the live set reaches the
+/// fill at which the daemon is notified, then ever more. So the live set does not fill before the
+/// daemon has thinned it.
+/// A process with no more than its share is spared until the others have been halved [`SPARED`]
+/// times. The fill does not depend on the sample itself, so that the sample's weight 2^halvings/π
+/// is unbiased.
 #[inline(always)]
 pub fn halvings(process: *const ProcessConfig) -> u64 {
     let Some(state) = state() else { return 0 };
@@ -61,7 +64,7 @@ pub fn halvings(process: *const ProcessConfig) -> u64 {
     if live < high {
         return 0;
     }
-    // A step of 0 would be a panic, which the verifier does not take.
+    // A division by 0 would panic, and the verifier rejects panics.
     let steps = (live - high).checked_div(settings::live_step()).unwrap_or(0) + 1;
     // SAFETY: a field of a map value.
     let share = unsafe { core::ptr::read_volatile(&raw const (*state).live_share) };
@@ -71,14 +74,14 @@ pub fn halvings(process: *const ProcessConfig) -> u64 {
     if steps < spared + MAX_HALVINGS { steps.saturating_sub(spared) } else { MAX_HALVINGS }
 }
 
-/// Whether no block of the process may be held.
+/// Whether no block of the process may enter the live set.
 #[inline(always)]
 pub fn holds_nothing(process: *const ProcessConfig) -> bool {
     // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
     unsafe { core::ptr::read_volatile(&raw const (*process).holds_nothing) != 0 }
 }
 
-/// Counts the entries of a process.
+/// Adds to the number of entries of a process.
 #[inline(always)]
 fn count_entries(slot: u32, change: u64) {
     if let Some(process) = maps::PROCESSES.get_ptr_mut(slot) {
@@ -87,15 +90,16 @@ fn count_entries(slot: u32, change: u64) {
     }
 }
 
-/// How an insertion went.
+/// The result of an insertion.
 pub enum Inserted {
-    /// It is in the live set, and the set has just become as full as the daemon wants to know.
+    /// The entry is in the live set, and the set has just reached the fill at which the daemon is
+    /// notified.
     High,
-    /// It is in the live set.
+    /// The entry is in the live set.
     Yes,
     /// The set is full.
     Full,
-    /// It replaced another sample at the same address: the free in between was missed.
+    /// The entry replaced another sample at the same address: the free in between was missed.
     Replaced(u64),
 }
 
@@ -108,20 +112,22 @@ pub fn insert(key: &LiveKey, entry: &LiveEntry) -> Inserted {
     }
     let mut inserted = maps::LIVE.insert(key, entry, NOEXIST);
     if inserted == Err(EEXIST) {
-        // Should another one come between this look and what follows, the filter may be off by one where their kinds differ: two
-        // calls would have to be given one address at once.
+        // If another entry replaces this one before the insertion below, the filter may be off by
+        // one where the kinds of the entries differ. For that, two calls would have to be given one
+        // address at once.
         // SAFETY: only copied from, and checked by the sample's number afterwards.
         let old = unsafe { maps::LIVE.get(key) };
         let (old, was_filtered) = old.map_or((0, false), |old| (old.sample, old.is_filtered()));
-        // Never where nothing is any more: such an entry would be in no counter, and its end would be subtracted all the same.
+        // EXIST: an entry must not be inserted where the old one is gone. No counter would include
+        // such an entry, and its removal would be subtracted all the same.
         if maps::LIVE.insert(key, entry, EXIST).is_ok() {
-            // The place in the filter of the entry that was there, if it had one.
+            // The filter still counts the replaced entry if that entry was filtered.
             if was_filtered {
                 filter::leave(key.pointer, key.space.slot);
             }
             return Inserted::Replaced(old);
         }
-        // The daemon has just taken it out, with its place in the counters.
+        // The daemon has just removed the old entry, and has subtracted it from the counters.
         inserted = maps::LIVE.insert(key, entry, NOEXIST);
     }
     if inserted.is_err() {
@@ -139,18 +145,19 @@ pub fn insert(key: &LiveKey, entry: &LiveEntry) -> Inserted {
     if before + 1 == settings::live_high() { Inserted::High } else { Inserted::Yes }
 }
 
-/// Notes at a live entry that the record with its stack was lost.
+/// Marks a live entry: the record with its stack was lost.
 #[inline(always)]
 pub fn mark_stack_lost(key: &LiveKey, sample: u64) {
     let Some(entry) = maps::LIVE.get_ptr_mut(key) else { return };
     // SAFETY: a field of a map value.
     if unsafe { (*entry).sample } == sample {
-        // SAFETY: a field of a map value; an entry that is another sample's by now is left alone.
+        // SAFETY: a field of a map value; an entry that now belongs to another sample is left
+        // alone.
         unsafe { (*entry).flags |= STACK_LOST };
     }
 }
 
-/// Takes a block out of the live set; exactly one of several callers gets it.
+/// Removes a block from the live set. Exactly one of several callers gets the entry.
 #[inline(always)]
 pub fn remove(key: &LiveKey) -> Option<LiveEntry> {
     // SAFETY: copied at once; whether the copy counts is decided by the removal below.

@@ -1,15 +1,18 @@
-//! The eBPF program: sees every call of the malloc family, samples a few of them.
+//! The eBPF program: counts every call of the malloc family and samples a few of them.
 //!
-//! One file for each half of a call: [`alloc_entry`], [`alloc_return`], [`alloc_entry_only`] (no return is seen), [`free`].
-//! [`window_gate`] has the clock of progress and the windows, [`record`] what goes to user space, [`event`] what happens to processes. The decision which call is
-//! sampled is `sampler_common::sampling`, the code that the property tests run.
+//! Each half of a call has a file: [`alloc_entry`], [`alloc_return`], [`alloc_entry_only`]
+//! (functions without a return probe), [`free`].
+//! [`window_gate`] has the clock of progress and the windows. [`record`] writes the ring buffer's
+//! records. [`event`] reports process events.
+//! `sampler_common::sampling` decides which calls are sampled. The property tests run the same
+//! code.
 //!
-//! Programs on uprobes are preemptible on most kernels: whatever two calls on one CPU may share
-//! is changed by atomic operations only, and records are built in reserved ring space, never in
-//! per-CPU scratch memory.
+//! Programs on uprobes are preemptible on most kernels. So only atomic operations change what two
+//! calls on one CPU may share.
+//! Records are built in reserved ring space, never in per-CPU scratch memory.
 //!
-//! A function with an `export_name` is a global function to the verifier: it is checked once, for arguments of any value, and not once for each call.
-//! Numbers and pointers to structs go in, a number comes out.
+//! A function with an `export_name` is a global function to the verifier. The verifier checks a
+//! global function once, for arguments of any value, and not once for each call. Its arguments are numbers and pointers to structs; its result is a number.
 #![no_std]
 #![no_main]
 #![allow(internal_features)]
@@ -46,8 +49,8 @@ mod window_gate;
 use aya_ebpf::cty::c_void;
 use registers::Call;
 
-// The `#[uprobe]` macro throws the return value away, and the value decides whether the return
-// probe runs; hence entry points by hand.
+// The `#[uprobe]` macro discards the return value. The return value decides whether the return
+// probe runs. Hence the entry points are written by hand.
 
 /// Entry and return of an allocating function under a session link: 1 at entry skips the return.
 #[unsafe(no_mangle)]
@@ -101,7 +104,7 @@ pub extern "C" fn otel_free(context: *mut c_void) -> u32 {
     0
 }
 
-/// Entry of an allocating function that can throw; it never has a probe at its return.
+/// Entry of an allocating function that can throw. Such a function never has a return probe.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn new_entry(context: *mut c_void) -> u32 {
@@ -109,7 +112,7 @@ pub extern "C" fn new_entry(context: *mut c_void) -> u32 {
     0
 }
 
-/// A tick of the clock of progress, in user mode.
+/// A tick of the clock of progress: a timer interrupt in user mode.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "perf_event")]
 pub extern "C" fn clock_tick(context: *mut c_void) -> u32 {
@@ -141,7 +144,7 @@ pub extern "C" fn process_exit(_context: *mut c_void) -> u32 {
     0
 }
 
-/// `bpf_iter__task`: lists threads whose returns must not be probed.
+/// `bpf_iter__task`: lists processes with threads whose returns must not be probed.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task")]
 pub extern "C" fn diverted_tasks(context: *mut c_void) -> u32 {
@@ -151,7 +154,7 @@ pub extern "C" fn diverted_tasks(context: *mut c_void) -> u32 {
 
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo) -> ! {
-    // The verifier rejects a program that could get here, so none can.
+    // Unreachable: the verifier rejects a program that could get here.
     loop {}
 }
 

@@ -1,7 +1,9 @@
-//! Memory that is not malloc: `mmap`, `munmap`, `mremap` and `sbrk` of the C library, whoever calls them.
+//! Memory that is not malloc's: `mmap`, `munmap`, `mremap` and `sbrk` of the C library, whoever
+//! calls them.
 //!
-//! Few programs call them often, so every call of a profiled process is sent, one record each: exact, without sampling. Whose
-//! call it is, and which of them are an allocator's, the daemon decides from the stack.
+//! Few programs call these functions often. So every call of a profiled process is sent as one
+//! record: exact, without sampling. The daemon decides from the stack who made the call, and
+//! whether the caller is an allocator.
 
 use crate::registers::Call;
 use crate::{alloc_entry, atomic, live, maps, record, settings, snapshot};
@@ -14,14 +16,16 @@ use sampler_common::wire::{
     LiveEntry, MappingCall, MappingRecord, Pending, ProcessTotals, RecordKind, Role, Space,
 };
 
-/// `mmap`'s flag: no file behind it.
+/// `mmap`'s flag: the mapping has no file.
 const MAP_ANONYMOUS: u64 = 0x20;
-/// `mmap`'s flag: at this very address, whatever is there. (`MAP_FIXED_NOREPLACE` finds nothing there.)
+/// `mmap`'s flag: map at this very address, and replace what is there. (`MAP_FIXED_NOREPLACE`
+/// replaces nothing.)
 const MAP_FIXED: u64 = 0x10;
 const PAGE_MASK: u64 = 4095;
 
-/// A mapping function is called. Its arguments are kept in [`Pending`]: `size` is the length, `design` the flags; of `mremap`
-/// `argument` and `offset` are the old address and length; of `sbrk` `argument` is the increment.
+/// Runs at the entry of a mapping function. [`Pending`] keeps the arguments: `size` is the length,
+/// `design` the flags. For `mremap`, `argument` and `offset` are the old address and length. For
+/// `sbrk`, `argument` is the increment.
 #[inline(never)]
 pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
     let call = Call::new(context);
@@ -41,7 +45,7 @@ pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
         hits: 0,
     };
     if role == Role::Unmap as u8 {
-        // What fails on its arguments changes nothing.
+        // A call with invalid arguments fails and changes nothing.
         if pending.argument & PAGE_MASK == 0 && pending.size != 0 {
             send_record(&call, &pending, MappingCall::UnmapBegins, pending.argument, totals);
         }
@@ -49,7 +53,7 @@ pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
     }
     if role == Role::Map as u8 {
         pending.design = call.argument3();
-        // A mapping of a file matters only where it replaces something.
+        // A mapping of a file matters only if it replaces something.
         if pending.design & (MAP_ANONYMOUS | MAP_FIXED) == 0 {
             return alloc_entry::SKIP;
         }
@@ -59,7 +63,7 @@ pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
         pending.design = call.argument3();
         send_record(&call, &pending, MappingCall::RemapBegins, 0, totals);
     } else if pending.argument == 0 {
-        // A question for the end of the heap.
+        // The call only asks for the end of the heap.
         return alloc_entry::SKIP;
     }
     if !alloc_entry::entered(&call.pending_key(call.sp()), &pending, totals) {
@@ -70,7 +74,7 @@ pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
     alloc_entry::FOLLOW
 }
 
-/// A mapping function returns.
+/// Runs at the return of a mapping function.
 #[inline(never)]
 pub fn leave(context: *mut c_void, pending: &Pending) -> u32 {
     let call = Call::new(context);
@@ -88,7 +92,7 @@ pub fn leave(context: *mut c_void, pending: &Pending) -> u32 {
     0
 }
 
-/// Whether a call's stack is of use: that of what makes memory.
+/// Whether the stack of a call is of use: only calls that create memory need a stack.
 #[inline(always)]
 fn wants_stack(pending: &Pending, call: MappingCall) -> bool {
     match call {
@@ -98,7 +102,7 @@ fn wants_stack(pending: &Pending, call: MappingCall) -> bool {
     }
 }
 
-/// Sends a record, with the stack where it is wanted.
+/// Sends a record, with the stack if [`wants_stack`] says so.
 #[inline(always)]
 fn send_record(
     call: &Call,
@@ -110,7 +114,8 @@ fn send_record(
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
     let wanted = wants_stack(pending, what);
-    // At most so many stacks a second that they fit anybody's share of the ring.
+    // The number of stacks a second is limited, so that the stacks fit the share of the ring that
+    // every process has.
     let has_stack = wanted && may_copy(pending.space.slot, time_ns);
     let is_flooded = wanted && !has_stack;
     let old_address = match what {
@@ -137,7 +142,7 @@ fn send_record(
     live::count(totals, outcome);
 }
 
-/// Whether the process has stacks to copy left in this second.
+/// Whether the process may copy another stack in this second.
 #[inline(always)]
 fn may_copy(slot: u32, time_ns: u64) -> bool {
     let Some(word) = maps::MAPPING_STACKS.get_ptr_mut(slot) else { return false };
@@ -145,7 +150,7 @@ fn may_copy(slot: u32, time_ns: u64) -> bool {
     // SAFETY: a map value.
     let before = unsafe { core::ptr::read_volatile(word) };
     if before >> 32 << 32 != second {
-        // One of several threads begins the second; the others count in it.
+        // One of several threads begins the second; the other threads count in the new second.
         atomic::exchange(word, before, second);
     }
     (atomic::fetch_add(word, 1) as u32) < MAPPING_STACKS_PER_SECOND
@@ -157,12 +162,13 @@ struct WithStack<const N: usize> {
     stack: [u8; N],
 }
 
-/// What a record says. It is made where it goes: a copy on the stack would be too much for Linux 6.1, which allows 512 bytes for all
-/// functions that call one another.
+/// The contents of a record. The record is built in its reserved place in the ring. A copy on the
+/// stack would be too large for Linux 6.1, which allows 512 bytes for all functions that call one
+/// another.
 struct MappingReport<'c> {
     call: &'c Call,
     pending: &'c Pending,
-    /// As in [`MappingRecord::call`].
+    /// The value of [`MappingRecord::call`].
     what: u32,
     time_ns: u64,
     address: u64,
@@ -201,7 +207,7 @@ impl MappingReport<'_> {
         true
     }
 
-    /// `fills`: as [`snapshot::copy`] wants it.
+    /// `fills`: the argument of [`snapshot::copy`].
     #[inline(always)]
     fn with_stack<const N: usize>(&self, fills: bool) -> bool {
         let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };

@@ -12,9 +12,9 @@ use sampler_common::wire::{
     ProcessConfig, ProcessTotals, PythonRuntime, Site, WindowState,
 };
 
-/// The daemon reads and writes the map's memory directly, with atomic operations.
+/// The daemon maps the memory of such a map and reads and writes it with atomic operations.
 const MMAPABLE: u32 = 1 << 10;
-/// Memory is taken when an entry is made.
+/// The kernel allocates an entry's memory when the entry is inserted.
 const NO_PREALLOC: u32 = 1;
 
 /// Rates and state of each process slot.
@@ -25,24 +25,25 @@ pub static PROCESSES: Array<ProcessConfig> = Array::with_max_entries(MAX_PROCESS
 #[map]
 pub static TOTALS: PerCpuArray<ProcessTotals> = PerCpuArray::with_max_entries(MAX_PROCESSES, 0);
 
-/// Hits of each process slot's probes, by role: approximate counts that all CPUs share, each on a cache
-/// line of its own.
+/// Hits of each process slot's probes, by role: approximate counts that all CPUs share. Each count
+/// has a cache line of its own.
 #[map]
 pub static HITS: Array<[u64; 8]> = Array::with_max_entries(MAX_PROCESSES * HITS_PER_SLOT, MMAPABLE);
 
-/// What all processes share.
+/// Counters and state that all processes share.
 #[map]
 pub static STATE: Array<KernelState> = Array::with_max_entries(1, MMAPABLE);
 
-/// Slots by process id, for events that carry no cookie and for links that processes share; also `EXCLUDED` and `EXPECTED`.
+/// Slots by process id, for events without a cookie and for links that processes share. A value may
+/// also be `EXCLUDED` or `EXPECTED`.
 #[map]
 pub static TARGETS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_TARGETS, NO_PREALLOC);
 
-/// What stands for processes in `TARGETS`, by the lower bits of their ids.
+/// Cached results of look-ups in `TARGETS`, by the lower bits of the process ids.
 #[map]
 pub static MEMOS: Array<u64> = Array::with_max_entries(wire::MEMOS, 0);
 
-/// Slots that a new process may take. The daemon has made them ready.
+/// Free slots, which the daemon has prepared for new processes.
 #[map]
 pub static VACANT: Queue<u32> = Queue::with_max_entries(MAX_PROCESSES, 0);
 
@@ -50,8 +51,8 @@ pub static VACANT: Queue<u32> = Queue::with_max_entries(MAX_PROCESSES, 0);
 #[map]
 pub static PENDING: HashMap<PendingKey, Pending> = HashMap::with_max_entries(MAX_PENDING, 0);
 
-/// The latest outer call of a thread that left its work to an inner one: thread → (return slot, return
-/// address). Old entries make room for new ones.
+/// The latest outer call of each thread that left its work to an inner call: thread → (return slot,
+/// return address). New entries replace old ones.
 #[map]
 pub static HIJACKED: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(MAX_PENDING, 0);
 
@@ -64,8 +65,8 @@ pub static LIVE: HashMap<LiveKey, LiveEntry> =
 #[map]
 pub static FILTER: Array<[u32; 16]> = Array::with_max_entries(1 << 12, MMAPABLE);
 
-/// Few counters in front of those, small enough to stay in a CPU's cache: while the live set is
-/// small, most frees end here.
+/// A few counters in front of `FILTER`, small enough to stay in a CPU's cache. While the live set
+/// is small, most frees end here.
 #[map]
 pub static FILTER_FRONT: Array<[u32; 16]> =
     Array::with_max_entries(FILTER_FRONT_COUNTERS / FILTER_LINE, MMAPABLE);
@@ -84,11 +85,12 @@ pub static KNOWN_TAGS: Array<[u64; KNOWN_WAYS as usize]> =
 #[map]
 pub static KNOWN: Array<KnownStack> = Array::with_max_entries(MAX_CACHED_STACKS, MMAPABLE);
 
-/// Where each CPU reads what it compares with a known stack.
+/// The place of each CPU for the values that it compares with a known stack.
 #[map]
 pub static KNOWN_SCRATCH: PerCpuArray<KnownScratch> = PerCpuArray::with_max_entries(1, 0);
 
-/// Stacks of mapping calls that each process slot has copied: the second (in units of 2^30 ns) above, their number below.
+/// Number of stacks of mapping calls that each process slot has copied in the present second. The
+/// upper half of a word is the second (in units of 2^30 ns), the lower half the number.
 #[map]
 pub static MAPPING_STACKS: Array<u64> = Array::with_max_entries(MAX_PROCESSES, 0);
 
@@ -96,11 +98,11 @@ pub static MAPPING_STACKS: Array<u64> = Array::with_max_entries(MAX_PROCESSES, 0
 #[map]
 pub static WINDOWS: Array<WindowState> = Array::with_max_entries(MAX_PROCESSES, MMAPABLE);
 
-/// Where each process slot has Python frames.
+/// Where the interpreter of each process slot has its Python frames.
 #[map]
 pub static PYTHON: Array<PythonRuntime> = Array::with_max_entries(MAX_PROCESSES, MMAPABLE);
 
-/// Where and when the last sampled call on this CPU has returned.
+/// Address and time of the last return of a followed call on this CPU.
 #[map]
 pub static RETURNED: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0);
 
@@ -108,6 +110,6 @@ pub static RETURNED: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0)
 #[map]
 pub static RING: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
 
-/// Where USDTs find their arguments, by the number in their cookie.
+/// The places of USDT arguments, by the site number in the cookie.
 #[map]
 pub static SITES: Array<Site> = Array::with_max_entries(MAX_SITES, 0);

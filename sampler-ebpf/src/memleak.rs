@@ -1,5 +1,5 @@
-//! What bcc's `tools/memleak.py` does at every call, with its maps and their sizes: the text of its
-//! `gen_alloc_enter`, `gen_alloc_exit2` and `gen_free_enter`, without its options.
+//! The work of bcc's `tools/memleak.py` at every call, with its maps and their sizes. The source is
+//! the text of its `gen_alloc_enter`, `gen_alloc_exit2` and `gen_free_enter`, without its options.
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::BPF_F_USER_STACK;

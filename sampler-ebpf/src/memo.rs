@@ -1,17 +1,18 @@
-//! What stands for a process in `TARGETS`, without its hash: the word that is kept for its id.
+//! A cache in front of `TARGETS` that needs no hashing: one word for each process id modulo
+//! [`MEMOS`].
 
 use crate::{atomic, maps};
 use core::ptr::{read_volatile, write_volatile};
 use sampler_common::wire::{MEMO_UNKNOWN, MEMOS, memo, memo_key, memo_value};
 
-/// The place of a process, in the present epoch.
+/// The cache word of a process, in the present epoch.
 pub struct Memo {
     word: *mut u64,
     key: u64,
 }
 
 impl Memo {
-    /// Of process `pid`. What is to be kept has to be looked up after this.
+    /// The memo of process `pid`. A value to keep must be looked up after this call.
     #[inline(always)]
     pub fn of(pid: u32) -> Option<Memo> {
         let state = maps::STATE.get_ptr(0)?;
@@ -21,14 +22,14 @@ impl Memo {
         Some(Memo { word, key: memo_key(pid, epoch) })
     }
 
-    /// What stands for it; [`MEMO_UNKNOWN`] if that has to be looked up.
+    /// The cached value; [`MEMO_UNKNOWN`] if the value has to be looked up.
     #[inline(always)]
     pub fn value(&self) -> u32 {
         // SAFETY: a word of a map value, which other CPUs may be writing, hence volatile.
         memo_value(unsafe { read_volatile(self.word) }, self.key)
     }
 
-    /// Keeps what was looked up.
+    /// Caches the value that was looked up.
     #[inline(always)]
     pub fn keep(&self, value: u32) {
         // SAFETY: as above.
@@ -36,13 +37,14 @@ impl Memo {
     }
 }
 
-/// What stands for process `pid`; [`MEMO_UNKNOWN`] if that has to be looked up.
+/// The cached value of process `pid`; [`MEMO_UNKNOWN`] if the value has to be looked up.
 #[inline(always)]
 pub fn value(pid: u32) -> u32 {
     Memo::of(pid).map_or(MEMO_UNKNOWN, |memo| memo.value())
 }
 
-/// `TARGETS` has changed otherwise than by giving a slot to a process that had none: what is kept is over.
+/// Invalidates all memos. Every change of `TARGETS` needs that, except giving a slot to a process
+/// that had none.
 #[inline(always)]
 pub fn begin_epoch() {
     if let Some(state) = maps::STATE.get_ptr_mut(0) {

@@ -1,8 +1,11 @@
-//! A process that samples by itself says so: the USDTs of the provider `otel_memory`.
+//! Samples of processes that sample by themselves: the USDTs of the provider `otel_memory`.
 //!
-//! Such a probe lies anywhere in a function, and its arguments where the compiler had them: the cookie has the number of their
-//! [`Site`], or says that they are where a function's are. It fires for sampled allocations only, so it costs a process nothing that it does not ask for; what it
-//! says is not believed where it cannot be, and not more often than a process may say it.
+//! Such a probe lies anywhere in a function, and its arguments are where the compiler had them. The
+//! cookie has the number of the arguments' [`Site`], or says that the arguments are where a
+//! function's arguments are.
+//! The probe fires for sampled allocations only, so it costs a process only what the process asks
+//! for. Impossible values are refused, and the samples of a process are limited in number per
+//! second.
 
 use crate::registers::Call;
 use crate::{atomic, alloc_return, hits, live, maps, free, target};
@@ -19,7 +22,8 @@ use sampler_common::wire::{
 /// Offset of the last register in `struct pt_regs`.
 const LAST_REGISTER: u64 = 160;
 
-/// `otel_memory:alloc(void *pointer, size_t size, size_t weighted_bytes)`, and what our own library says beside it.
+/// `otel_memory:alloc(void *pointer, size_t size, size_t weighted_bytes)`, and the probe
+/// `sampler_preload:ended` of our own library.
 #[inline(always)]
 pub fn allocated(call: &Call) {
     let cookie = call.cookie();
@@ -88,7 +92,7 @@ pub fn freed(call: &Call) {
     let Some(slot) = target::known(call, cookie) else { return };
     hits::count(slot, cookie.counter());
     match arguments::<1>(call, cookie) {
-        // No filter is asked: it is there nearly always.
+        // The filter is not asked: the block is nearly always in the live set.
         Some([pointer, ..]) => free::end(pointer, slot),
         None => {
             if let Some(totals) = maps::TOTALS.get_ptr_mut(slot) {
@@ -98,7 +102,7 @@ pub fn freed(call: &Call) {
     }
 }
 
-/// The first `N` arguments; `None` where one cannot be read.
+/// The first `N` arguments; `None` if one of them cannot be read.
 #[inline(always)]
 fn arguments<const N: usize>(call: &Call, cookie: Cookie) -> Option<[u64; SITE_ARGUMENTS]> {
     if cookie.site() == Site::FUNCTION_REGISTERS {
@@ -108,7 +112,8 @@ fn arguments<const N: usize>(call: &Call, cookie: Cookie) -> Option<[u64; SITE_A
     read(call.raw(), cookie.site(), N as u32, &mut words).then_some(words)
 }
 
-/// Reads as many arguments as are wanted from the places of a site; whether all could be read. A function of its own, out of the way of those that need none.
+/// Reads the `wanted` first arguments from the places of a site. Returns whether all could be read.
+/// A function of its own, apart from the calls that need no site.
 #[inline(never)]
 fn read(context: *mut c_void, site: u32, wanted: u32, words: &mut [u64; SITE_ARGUMENTS]) -> bool {
     let call = Call::new(context);
@@ -142,11 +147,13 @@ fn word(call: &Call, operand: &Operand) -> Option<u64> {
         let index = register(call, operand.index)?;
         address = address.wrapping_add(index << (operand.shift & 3));
     }
-    // SAFETY: reads user memory, and may fail. A shorter argument at the end of a page is not there to be read as a word.
+    // SAFETY: reads user memory, and may fail. An argument shorter than a word at the end of a page
+    // cannot be read as a word.
     unsafe { bpf_probe_read_user(address as *const u64) }.ok()
 }
 
-/// The register at an offset in the task's registers: read by the helper, since the verifier wants to know offsets into the context.
+/// The register at an offset in the task's registers. The helper reads it, since the verifier
+/// accepts only constant offsets into the context.
 #[inline(always)]
 fn register(call: &Call, offset: u8) -> Option<u64> {
     let offset = u64::from(offset);
@@ -159,7 +166,8 @@ fn register(call: &Call, offset: u8) -> Option<u64> {
     unsafe { bpf_probe_read_kernel(place.cast::<u64>().cast_const()) }.ok()
 }
 
-/// Whether one more sample of this process is within so many a second. Two CPUs that begin a second together may forget a few.
+/// Whether one more sample of this process is within `limit` samples a second. Two CPUs that begin
+/// a second together may lose a few counts.
 #[inline(always)]
 fn is_within(limit: u64, process: *mut ProcessConfig, time_ns: u64) -> bool {
     let now = time_ns >> 30;

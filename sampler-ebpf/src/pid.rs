@@ -1,18 +1,20 @@
-//! Process ids as the daemon and its `/proc` know them: those of its pid namespace.
+//! Process ids as the daemon and its `/proc` know them: ids of the daemon's pid namespace.
 //!
-//! Helpers and tracepoints give the ids of the initial namespace. In another one (a container's own) each task has a
-//! number per level, from the initial namespace down to its own (`struct pid` in `include/linux/pid.h`). `bpf_get_ns_current_pid_tgid`
-//! knows only tasks whose own namespace is the daemon's, and no children of a fork.
+//! Helpers and tracepoints give the ids of the initial namespace. In another pid namespace (a
+//! container's) each task has one number per level, from the initial namespace down to the task's
+//! own (`struct pid` in `include/linux/pid.h`).
+//! `bpf_get_ns_current_pid_tgid` knows only tasks whose own namespace is the daemon's, and does not
+//! know the child of a fork.
 
 use crate::settings;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel};
 
-/// `sizeof(struct upid)`: a number and the namespace that it is of.
+/// `sizeof(struct upid)`: a number and its namespace.
 const UPID_BYTES: u64 = 16;
 /// `MAX_PID_NS_LEVEL`: the deepest namespace.
 const MAX_LEVEL: u32 = 32;
 
-/// The current process; `None`: the daemon's namespace does not have it.
+/// The current process; `None`: the process is not in the daemon's namespace.
 #[inline(always)]
 pub fn current() -> Option<u32> {
     if settings::pid_namespace() == 0 {
@@ -21,7 +23,7 @@ pub fn current() -> Option<u32> {
     of_process(current_task())
 }
 
-/// The current thread; 0: the daemon's namespace does not have it.
+/// The current thread; 0: the thread is not in the daemon's namespace.
 #[inline(always)]
 pub fn current_thread() -> u32 {
     if settings::pid_namespace() == 0 {
@@ -30,7 +32,7 @@ pub fn current_thread() -> u32 {
     of_thread(current_task())
 }
 
-/// The process of a task; `None`: the daemon's namespace does not have it.
+/// The process of a task; `None`: the process is not in the daemon's namespace.
 #[inline(always)]
 pub fn of_process(task: u64) -> Option<u32> {
     if settings::pid_namespace() == 0 {
@@ -49,7 +51,7 @@ fn current_task() -> u64 {
     unsafe { bpf_get_current_task() }
 }
 
-/// The number of a task in the daemon's namespace, 0 if it has none there.
+/// The number of a task in the daemon's namespace, 0 if the task is not in that namespace.
 #[inline(never)]
 #[unsafe(export_name = "pid_of_thread")]
 extern "C" fn of_thread(task: u64) -> u32 {
@@ -60,7 +62,7 @@ extern "C" fn of_thread(task: u64) -> u32 {
 fn number(task: u64) -> Option<u32> {
     let pid: u64 = read(task + settings::task_thread_pid())?;
     let deepest: u32 = read(pid + settings::pid_level())?;
-    // The daemon's is most often the deepest one.
+    // The daemon's namespace is most often the deepest one.
     for up in 0..=MAX_LEVEL {
         let level = deepest.checked_sub(up)?;
         let number = pid + settings::pid_numbers() + u64::from(level) * UPID_BYTES;
@@ -73,7 +75,7 @@ fn number(task: u64) -> Option<u32> {
     None
 }
 
-/// A member of a kernel struct.
+/// Reads a member of a kernel struct.
 #[inline(always)]
 fn read<T>(address: u64) -> Option<T> {
     // SAFETY: the helper checks what it reads.

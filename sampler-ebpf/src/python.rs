@@ -1,7 +1,8 @@
-//! The Python frames of a sample, sent in a record of their own before that of the sample.
+//! The Python frames of a sample, sent in a record of their own before the sample's record.
 //!
-//! The state of the thread that runs the interpreter is found through the interpreter's own pointer to it, and is believed only if it says that it is this
-//! thread's. From there on frames are followed, a bounded number of them. Nothing here is understood: see `sampler_common::wire::PythonRecord`.
+//! The interpreter has a pointer to the state of the thread that runs it. The state is used only if
+//! its thread id is the current thread's. Then a bounded number of frames are copied, starting
+//! there. The kernel does not interpret the frames: see `sampler_common::wire::PythonRecord`.
 
 use crate::{live, maps, record, settings, stack_bounds};
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
@@ -16,7 +17,8 @@ use sampler_common::wire::{
     PythonRecord, PythonRuntime, RecordKind, Space, python_mixed,
 };
 
-/// Sends the Python frames of a sample, if its process has such; whether it does. `space` is a `Space::word`.
+/// Sends the Python frames of a sample if its process runs Python. Returns 1 if the process runs
+/// Python, else 0. `space` is a `Space::word`.
 #[inline(never)]
 #[unsafe(export_name = "python_send")]
 pub extern "C" fn send(space: u64, sample: u64) -> u64 {
@@ -45,10 +47,10 @@ macro_rules! field {
     };
 }
 
-/// The newest frame of this thread; `None` if it does not run the interpreter.
+/// The newest frame of this thread; `None` if the thread does not run the interpreter.
 #[inline(always)]
 fn newest_frame(runtime: *const PythonRuntime) -> Option<u64> {
-    // One place for all that is read: there is little room on the stack.
+    // One variable takes all words that are read: the stack has little room.
     let read = &mut 0;
     // SAFETY: a helper without arguments.
     let task = unsafe { bpf_get_current_task() };
@@ -67,13 +69,13 @@ fn newest_frame(runtime: *const PythonRuntime) -> Option<u64> {
     (frame != 0).then_some(frame)
 }
 
-/// Bits of a pointer to an object that some versions use for themselves.
+/// Bits of a pointer to an object that some Python versions use as tags.
 const TAG: u64 = 7;
 
-/// Copies frames from this one on.
+/// Copies frames, starting with `frame`.
 #[inline(always)]
 fn copy(mut frame: u64, space: u64, sample: u64) {
-    // A record that finds no room is missed: the sample keeps its native frames.
+    // A record without room is dropped: the sample keeps its native frames.
     let Some(mut entry) = maps::RING.reserve::<PythonRecord>(0) else { return };
     record::count_sent(space as u32, size_of::<PythonRecord>());
     let to: *mut PythonRecord = MaybeUninit::as_mut_ptr(&mut entry);
@@ -100,7 +102,8 @@ fn copy(mut frame: u64, space: u64, sample: u64) {
     entry.submit(BPF_RB_NO_WAKEUP as u64);
 }
 
-/// Copies a frame to its place in the record, all 0 if it cannot be read; its caller.
+/// Copies a frame to its place in the record, all 0 if the frame cannot be read. Returns the
+/// address of the caller's frame.
 #[inline(never)]
 #[unsafe(export_name = "python_frame_at")]
 extern "C" fn frame_at(to: *mut PythonRecord, slot: u32, frame: u64, index: u64) -> u64 {
@@ -108,13 +111,13 @@ extern "C" fn frame_at(to: *mut PythonRecord, slot: u32, frame: u64, index: u64)
     if to.is_null() || index >= MAX_PYTHON_FRAMES as u64 {
         return 0;
     }
-    // SAFETY: the index is less than the array is long.
+    // SAFETY: the index is less than the array's length.
     let place = unsafe { (&raw mut (*to).frames).cast::<PythonFrame>().add(index as usize) };
     let scratch = scratch(to);
     let bytes = field!(runtime, frame_bytes) & PYTHON_FRAME_BYTES;
     read(scratch, bytes as u32, frame);
     let at = |offset: u64| {
-        // SAFETY: less than the scratch has words.
+        // SAFETY: the masked index is less than the number of words of the scratch.
         unsafe { read_volatile(scratch.add((offset >> 3) as usize & (PYTHON_SCRATCH_WORDS - 1))) }
     };
     let code = at(field!(runtime, code)) & !TAG;
@@ -133,14 +136,16 @@ extern "C" fn frame_at(to: *mut PythonRecord, slot: u32, frame: u64, index: u64)
     previous
 }
 
-/// The fingerprint of a code object whose words are at an address; of what cannot be read it is made of zeros.
+/// The fingerprint of the code object whose words are at address `words`. Words that cannot be read
+/// count as zeros.
 #[inline(never)]
 fn fingerprint(to: *mut PythonRecord, words: u64) -> u64 {
     let scratch = scratch(to);
-    // SAFETY: less than the scratch has words.
+    // SAFETY: the index is less than the number of words of the scratch.
     let word = |index: usize| unsafe { read_volatile(scratch.add(index)) };
-    // In memory, word by word: in registers the compiler would have all words first, and has no room for so many.
-    // SAFETY: the last word of the scratch, which nothing is read to.
+    // The sum stays in memory. Otherwise the compiler would load all words into registers first,
+    // and has no room for so many.
+    // SAFETY: the last word of the scratch; `read` never writes to it.
     let sum = unsafe { scratch.add(PYTHON_SCRATCH_WORDS - 1) };
     // SAFETY: as above.
     let mix = |word: u64| unsafe { write_volatile(sum, python_mixed(read_volatile(sum), word)) };
@@ -168,10 +173,12 @@ fn scratch(to: *mut PythonRecord) -> *mut u64 {
     unsafe { &raw mut (*to).scratch }.cast()
 }
 
-/// Reads bytes of the process to the scratch. Where they cannot be read the kernel writes zeros: no branch is needed, and the verifier would follow both ways of each.
+/// Reads bytes of the process to the scratch. The kernel writes zeros for bytes that cannot be
+/// read. So no branch is needed, of which the verifier would follow both ways.
 #[inline(always)]
 fn read(scratch: *mut u64, bytes: u32, address: u64) {
-    // SAFETY: the scratch has 128 bytes, and all masks and constants are less; the helper may fail on the source.
+    // SAFETY: the scratch has 128 bytes, and all masks and constants are less; the helper may fail
+    // on the source.
     unsafe { read_user(scratch.cast(), bytes, address as *const _) };
 }
 

@@ -1,4 +1,4 @@
-//! What goes to user space: ring records, and what is kept of those that find no room.
+//! Ring buffer records, and the counters of records that find no room.
 
 use crate::registers::{Call, Frame};
 use crate::{atomic, stack_bounds, stack_cache, live, maps, pid, python, settings, snapshot};
@@ -15,17 +15,17 @@ use sampler_common::wire::{
     RecordKind, Space,
 };
 
-/// What is known of a sample besides its pending call.
+/// The values of a sample that its pending call does not have.
 pub struct Sampled {
-    /// Its number.
+    /// The sample's number.
     pub sample: u64,
     /// The block's address.
     pub pointer: u64,
-    /// When it was allocated.
+    /// Time of the allocation.
     pub time_ns: u64,
     /// As in [`AllocationRecord::live`].
     pub live: u32,
-    /// Bytes that wait in the ring before it.
+    /// Bytes that waited in the ring before this sample's record.
     pub waiting: u64,
 }
 
@@ -37,18 +37,22 @@ pub fn waiting() -> u64 {
     unsafe { bpf_ringbuf_query((&raw const maps::RING).cast_mut().cast(), AVAILABLE_DATA) }
 }
 
-/// Share of records with a stack, see [`share`].
+/// Share of records with a stack; see [`share`].
 pub const STACKS_SHARE: u64 = 2;
-/// Share of the other records: small ones, and dear to repair.
+/// Share of free records. They are small, and their loss is expensive to repair.
 const FREES_SHARE: u64 = 8;
 
-/// In place of bytes that wait: the process has no share left.
+/// Result of [`share`] in place of waiting bytes: the process has no share left.
 pub const NO_SHARE: u64 = u64::MAX;
 
-/// Bytes that wait in the ring, if a process may put more into it, else [`NO_SHARE`]. It may always while that is less than half full, and then as long as its own records there
-/// have no more than `times` the bytes that are free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking
-/// 6(2), 1998). So some room is always left for those that use little: of n processes that send all they can each has
-/// `times` parts, and one part is free. The last sixteenth is for the coming and going of processes.
+/// Returns the bytes that wait in the ring if the process may write another record, else
+/// [`NO_SHARE`].
+///
+/// While the ring is less than half full, every process may write. From then on a process may write
+/// while its own records in the ring take at most `times` the free bytes (dynamic thresholds:
+/// Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So processes that send
+/// little always find room: if n processes send all they can, each has `times` parts and one part
+/// is free. The last sixteenth of the ring is for process events.
 #[inline(never)]
 #[unsafe(export_name = "record_share")]
 pub extern "C" fn share(slot: u32, times: u64) -> u64 {
@@ -60,7 +64,8 @@ pub extern "C" fn share(slot: u32, times: u64) -> u64 {
         return NO_SHARE;
     }
     let Some(process) = maps::PROCESSES.get_ptr(slot) else { return waiting };
-    // SAFETY: a field of a map value. First: what is read later is more.
+    // SAFETY: a field of a map value. `ring_read` is read first: `ring_sent`, read later, is then
+    // never less.
     let read = unsafe { core::ptr::read_volatile(&raw const (*process).ring_read) };
     // SAFETY: a field of a map value.
     let sent = unsafe { core::ptr::read_volatile(&raw const (*process).ring_sent) };
@@ -69,7 +74,7 @@ pub extern "C" fn share(slot: u32, times: u64) -> u64 {
     if has_share { waiting } else { NO_SHARE }
 }
 
-/// Counts a record of `bytes` that has its place in the ring, before it is submitted.
+/// Counts the `bytes` of a record that has reserved its place in the ring and is not submitted yet.
 #[inline(always)]
 pub fn count_sent(slot: u32, bytes: usize) {
     if let Some(process) = maps::PROCESSES.get_ptr_mut(slot) {
@@ -78,7 +83,8 @@ pub fn count_sent(slot: u32, bytes: usize) {
     }
 }
 
-/// Wakes the daemon only when much is waiting, `waiting` bytes with the new record's; it looks by itself every few milliseconds.
+/// Flag for a submit: wakes the daemon only when many bytes wait. `waiting` includes the new
+/// record. Without a wakeup the daemon polls every few milliseconds.
 #[inline(always)]
 pub fn wakeup(waiting: u64) -> u64 {
     if waiting >= settings::wake_bytes() {
@@ -88,7 +94,7 @@ pub fn wakeup(waiting: u64) -> u64 {
     }
 }
 
-/// Sends a sampled allocation with its stack; false if the ring has no room.
+/// Sends a sampled allocation with its stack. Returns false if the ring has no room.
 #[inline(always)]
 pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sampled) -> bool {
     let has_python = call.unknown(python::send(pending.space.word(), sampled.sample));
@@ -102,7 +108,7 @@ pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sample
             0,
         );
     }
-    // Equal native stacks of a Python program have different Python frames.
+    // In a Python program, equal native stacks may have different Python frames.
     if settings::stack_cache() != 0 && has_python == 0 {
         let (space, function) = (pending.space.word(), pending.function);
         let id = call.unknown(stack_cache::find(space, function, frame.ip, frame.sp, call.bp()));
@@ -128,7 +134,8 @@ struct WithStack<const N: usize> {
     stack: [u8; N],
 }
 
-/// `known`: bytes of stack, if they are known, or the id of a known stack.
+/// Writes and submits one record. `known`: the number of bytes of stack if known, or the id of a
+/// known stack.
 #[inline(always)]
 fn emit<const N: usize>(
     call: &Call,
@@ -146,17 +153,17 @@ fn emit<const N: usize>(
     let stack_bytes = match kind {
         RecordKind::AllocationFrames => snapshot::walk::<N>(call, frame, stack),
         RecordKind::AllocationKnown => {
-            // SAFETY: there are 8 bytes, behind a header that is a multiple of 8.
+            // SAFETY: the stack has 8 bytes, behind a header whose size is a multiple of 8.
             unsafe { stack.cast::<u64>().write(known) };
             8
         }
-        // A smaller tier than the largest has been chosen because the stack ends within it.
+        // A tier smaller than the largest was chosen because the stack ends within the tier.
         _ => snapshot::copy::<N>(frame.sp, stack, known, N == snapshot::largest()),
     };
     let stack_bytes = call.unknown(u64::from(stack_bytes)) as u32;
     let thread = call.thread();
     let [hijacked_slot, hijacked_ip] = match kind {
-        // A known stack has no trampoline in it.
+        // A known stack contains no trampoline.
         RecordKind::AllocationKnown => [0, 0],
         _ => hijacked(call, thread),
     };
@@ -187,17 +194,19 @@ fn emit<const N: usize>(
     true
 }
 
-/// Where the kernel may have put its trampoline for an outer call of the thread, and what was there.
+/// The stack slot in which the kernel may have put its trampoline for an outer call of the thread,
+/// and the address that the slot held before.
 #[inline(always)]
 fn hijacked(call: &Call, thread: u64) -> [u64; 2] {
-    // SAFETY: copied at once; the key is this thread's own. The entry may be an old one: the daemon believes
-    // it only if the trampoline really is in that slot.
+    // SAFETY: copied at once; the key is this thread's own. The entry may be an old one. The daemon
+    // uses the entry only if the trampoline really is in that slot.
     let kept = unsafe { maps::HIJACKED.get(thread) }.copied();
     let kept = kept.unwrap_or([0, 0]);
     [call.unknown(kept[0]), call.unknown(kept[1])]
 }
 
-/// Sends the end of a sampled block. A function of its own, so that the verifier looks at what follows it once.
+/// Sends the free of a sampled block. A function of its own, so that the verifier checks the code
+/// after a call once.
 #[inline(never)]
 pub fn freed(space: Space, sample: u64, totals: *mut ProcessTotals) {
     let waiting = share(space.slot, FREES_SHARE);
@@ -216,7 +225,7 @@ pub fn freed(space: Space, sample: u64, totals: *mut ProcessTotals) {
     entry.submit(wakeup(waiting + size_of::<FreeRecord>() as u64));
 }
 
-/// Sends an event, and wakes the daemon for it.
+/// Sends an event and wakes the daemon.
 #[inline(always)]
 pub fn event(kind: RecordKind, space: Space, totals: *mut ProcessTotals, full: Outcome) {
     let Some(mut entry) = maps::RING.reserve::<EventRecord>(0) else {
@@ -226,14 +235,14 @@ pub fn event(kind: RecordKind, space: Space, totals: *mut ProcessTotals, full: O
     count_sent(space.slot, size_of::<EventRecord>());
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
-    // Only processes of the daemon's namespace have events.
+    // Only processes of the daemon's pid namespace have events.
     let pid = pid::current().unwrap_or(0);
     let comm = bpf_get_current_comm().unwrap_or_default();
     entry.write(EventRecord { kind: kind as u32, pid, space, time_ns, comm });
     entry.submit(BPF_RB_FORCE_WAKEUP as u64);
 }
 
-/// Keeps what is needed to weigh a sample whose record found no room.
+/// Keeps what the daemon needs to weight a sample whose record found no room.
 #[inline(never)]
 pub fn lost(pending: &Pending, totals: *mut ProcessTotals) {
     let key = LostKey {
@@ -247,7 +256,7 @@ pub fn lost(pending: &Pending, totals: *mut ProcessTotals) {
         hits: u64::from(pending.hits),
         tails: pending.size.wrapping_sub(pending.offset),
     };
-    // Another CPU may make the cell between the two attempts.
+    // Another CPU may insert the cell between the two attempts.
     if !add_lost(&key, &cell)
         && maps::LOST.insert(&key, &cell, 1).is_err()
         && !add_lost(&key, &cell)
@@ -277,7 +286,8 @@ pub fn keep_return_address(call: &Call, totals: *mut ProcessTotals) {
     // SAFETY: reads user memory, and may fail.
     match unsafe { bpf_probe_read_user(slot as *const u64) } {
         Ok(address) => {
-            // If this fails, the inner call's stack ends at the trampoline and says so.
+            // If the insertion fails, the inner call's stack ends at the trampoline, and the
+            // stack's end shows that.
             let _ = maps::HIJACKED.insert(call.thread(), [slot, address], 0);
         }
         Err(_) => live::count(totals, Outcome::ReadFault),

@@ -11,18 +11,18 @@ pub struct Call {
     context: ProbeContext,
 }
 
-/// The caller's frame as it is when the call has returned.
+/// The caller's frame as it is after the return of the call.
 pub struct Frame {
     /// Return address.
     pub ip: u64,
     /// Stack pointer behind the return address.
     pub sp: u64,
-    /// The call has yet to begin: the registers are still those of its entry.
+    /// Whether the call has yet to begin: the registers are those of the call's entry.
     pub at_entry: bool,
 }
 
 impl Call {
-    /// Of the context that the kernel passes.
+    /// Wraps the context that the kernel passes.
     #[inline(always)]
     pub fn new(context: *mut c_void) -> Call {
         Call { context: ProbeContext::new(context) }
@@ -41,17 +41,19 @@ impl Call {
         &self.context
     }
 
-    /// The value, of which the verifier knows nothing any more: what follows is then looked at once, and not once for each way to it.
+    /// Returns `value`, about which the verifier then knows nothing. So the verifier checks the
+    /// following code once, and not once for each path to it.
     #[inline(always)]
     pub fn unknown(&self, value: u64) -> u64 {
         // SAFETY: a field of the task's registers, the context of a uprobe program.
         let ip = unsafe { &raw const (*self.context.regs).rip };
-        // SAFETY: as above; volatile, or the compiler would see that both are one.
+        // SAFETY: as above; volatile, or the compiler would see that both values are one.
         let (once, twice) = unsafe { (core::ptr::read_volatile(ip), core::ptr::read_volatile(ip)) };
         value ^ once as u64 ^ twice as u64
     }
 
-    /// Whether a session program runs at the entry: there the instruction pointer is the probe's.
+    /// Whether a session program runs at the entry: at the entry the instruction pointer is the
+    /// probe's address.
     #[inline(always)]
     pub fn is_entry(&self) -> bool {
         self.function() == self.ip()
@@ -64,7 +66,7 @@ impl Call {
         unsafe { bpf_get_func_ip(self.raw()) }
     }
 
-    /// Who and what.
+    /// The cookie of the link: process slot and role.
     #[inline(always)]
     pub fn cookie(&self) -> Cookie {
         // SAFETY: the helper takes the program's own context.
@@ -77,8 +79,9 @@ impl Call {
         bpf_get_current_pid_tgid()
     }
 
-    /// All arguments that arrive in registers, and two more words of 0: on the stack, for the verifier takes no computed offset into the
-    /// registers, and that is what the compiler makes of a choice between them.
+    /// All arguments that arrive in registers, and two more words of 0. The array is on the stack:
+    /// the compiler makes a computed offset of a choice between registers, and the verifier accepts
+    /// no computed offset into the context.
     #[inline(always)]
     pub fn arguments(&self) -> [u64; 8] {
         [
@@ -111,14 +114,14 @@ impl Call {
         Frame { ip: self.ip(), sp: self.sp(), at_entry: false }
     }
 
-    /// Key under which entry and return of this call meet.
+    /// Key under which the entry of a call stores its data and the return finds them.
     #[inline(always)]
     pub fn pending_key(&self, return_slot: u64) -> PendingKey {
         PendingKey { thread: self.thread(), return_slot }
     }
 }
 
-/// As [`Call::argument`], verified once for all callers.
+/// [`Call::argument`], verified once for all callers.
 #[inline(never)]
 fn argument(context: *mut c_void, number: u8) -> u64 {
     let call = Call::new(context);

@@ -13,8 +13,8 @@ pub const FRAME_BYTES: usize = MAX_KERNEL_FRAMES * 8;
 
 const PAGE: usize = 4096;
 
-/// Index of the smallest tier that holds the stack above `sp`, or the largest one allowed; `bytes` of it if that many are
-/// [known](crate::stack_bounds::known).
+/// Returns the index of the smallest tier that holds the stack above `sp`, or of the largest tier
+/// allowed. `bytes` is the size of that stack if it is [known](crate::stack_bounds::known), else 0.
 #[inline(always)]
 pub fn tier(sp: u64, bytes: u64) -> u64 {
     let largest = settings::largest_tier();
@@ -42,18 +42,20 @@ pub fn largest() -> usize {
     SNAPSHOT_TIERS[0] << (settings::largest_tier() & 7)
 }
 
-/// Whether the stack above `sp` has so many bytes.
+/// Whether the stack above `sp` has `bytes` bytes.
 #[inline(always)]
 pub fn fills(sp: u64, bytes: usize) -> bool {
     let last = sp.wrapping_add(bytes as u64 - 8);
-    // SAFETY: reads user memory, and may fail: then the stack ends below.
+    // SAFETY: reads user memory, and may fail: the stack then ends below.
     unsafe { bpf_probe_read_user(last as *const u64) }.is_ok()
 }
 
-/// Copies up to `N` bytes of stack from `sp`; returns how many. Stops at the first page that cannot be read.
+/// Copies up to `N` bytes of stack from `sp`, up to the first page that cannot be read. Returns the
+/// number of bytes copied.
 ///
-/// `bytes` is as many as there are, if that is known. If not, `fills` says whether the last of `N` can be read: to try in vain is dear, the kernel
-/// takes a fault, and clears the whole target. So it is done once, and with a page.
+/// `bytes` is the size of the stack if that is known, else 0. If it is 0, `fills` says whether the
+/// last of `N` bytes can be read. A failed read is expensive: the kernel takes a fault and clears
+/// the whole target. So only one read fails, and that of one page.
 #[inline(always)]
 pub fn copy<const N: usize>(sp: u64, stack: *mut u8, bytes: u64, fills: bool) -> u32 {
     if bytes != 0 {
@@ -69,9 +71,9 @@ pub fn copy<const N: usize>(sp: u64, stack: *mut u8, bytes: u64, fills: bool) ->
     if fills && unsafe { read_user(stack.cast(), N as u32, sp as *const _) } == 0 {
         return N as u32;
     }
-    // To the end of the page that `sp` is in.
+    // The bytes to the end of the page that contains `sp`.
     let first = sp.wrapping_neg() as usize & (PAGE - 1);
-    // SAFETY: less than a page, and N is at least that.
+    // SAFETY: `first` is less than a page, and N is at least a page.
     if unsafe { read_user(stack.cast(), first as u32, sp as *const _) } != 0 {
         return 0;
     }
@@ -89,7 +91,8 @@ pub fn copy<const N: usize>(sp: u64, stack: *mut u8, bytes: u64, fills: bool) ->
     done as u32
 }
 
-/// Return addresses by frame pointers, leaf first, beginning with the call's own; returns their bytes.
+/// Writes return addresses by frame pointers, leaf first, beginning with the call's own. Returns
+/// their bytes.
 #[inline(always)]
 pub fn walk<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 {
     if frame.at_entry {
@@ -101,8 +104,8 @@ pub fn walk<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 
     if bytes < 0 { 0 } else { bytes as u32 }
 }
 
-/// At the entry the walk begins with the function itself, and then misses the caller, whose return address no
-/// frame pointer leads to yet; some kernels know that and put it there.
+/// At the entry, the walk begins with the function itself and misses the caller: no frame pointer
+/// leads to the caller's return address yet. Some kernels handle that case and insert the address.
 #[inline(always)]
 fn walk_from_entry<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 {
     let mut first = [0u64; 2];

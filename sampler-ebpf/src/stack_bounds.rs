@@ -1,15 +1,18 @@
-//! How many bytes of stack are above a call, by what the kernel knows of its thread. To look for the end by reading costs a fault or two, each
-//! as dear as copying a kilobyte.
+//! The number of bytes of stack above a call, from the kernel's data about the thread. Searching
+//! for the end by reading would cost a fault or two, each as expensive as copying a kilobyte.
 
 use crate::settings;
 use aya_ebpf::helpers::{bpf_get_current_task, bpf_probe_read_kernel};
 use sampler_common::limits::ABOVE_FIRST_STACK;
 
-/// Bytes from `sp` to where its stack ends for certain, if those are at most `largest`; 0: not known, or more.
+/// Returns the bytes from `sp` to a certain end of its stack, if they are at most `largest`; else
+/// 0.
 ///
-/// Frames of a process's first thread end below its arguments (`mm->start_stack`, see [`ABOVE_FIRST_STACK`]), those of glibc's and musl's other threads below the
-/// thread's own data, which `fs` points to: both libraries put that at the top of the stack. Neither can be inside of another stack, so a
-/// stack of the program's own (a coroutine's) is not taken for shorter than it is.
+/// Frames of a process's first thread end below its arguments (`mm->start_stack`, see
+/// [`ABOVE_FIRST_STACK`]). Frames of other threads of glibc and musl end below the thread's own
+/// data, to which `fs` points. Both libraries put these data at the top of the stack.
+/// Neither address can lie inside another stack. So a stack that the program made itself (a
+/// coroutine's) is not taken for shorter than it is.
 #[inline(always)]
 pub fn known(sp: u64, largest: u64) -> u64 {
     // SAFETY: a helper without arguments.
@@ -29,7 +32,7 @@ fn first_stack(task: u64) -> Option<u64> {
     Some(member(memory, settings::start_stack())?.wrapping_add(ABOVE_FIRST_STACK))
 }
 
-/// A word of a kernel struct; `None` where it is not known where that is.
+/// A word of a kernel struct; `None` if the offset is not known or the word cannot be read.
 #[inline(always)]
 pub fn member(structure: u64, offset: u64) -> Option<u64> {
     if offset == 0 {

@@ -1,4 +1,5 @@
-//! Stacks that are known: a sample says which one it has, instead of carrying it. See `sampler_common::wire::known`.
+//! Known stacks: a sample names a known stack by its id instead of carrying a copy. See
+//! `sampler_common::wire::known`.
 
 use crate::{atomic, maps};
 use aya_ebpf::helpers::generated::bpf_probe_read_user as read_user;
@@ -6,10 +7,10 @@ use core::ptr::{read_volatile, write_volatile};
 use sampler_common::limits::{KNOWN_READ_WORDS, KNOWN_SPAN_WORDS, KNOWN_SPANS, KNOWN_WORDS};
 use sampler_common::wire::{KNOWN_WAYS, KnownScratch, KnownSpan, KnownStack, known_set, known_tag};
 
-/// The id of the stack of a call, 0 if it is not known; `space` is a `Space::word`.
+/// Returns the id of the stack of a call, 0 if the stack is not known; `space` is a `Space::word`.
 ///
-/// What is looked for lies on the CPU's desk meanwhile, since this program has no stack left for it. If that is taken, by a program that was preempted on this CPU,
-/// nothing is known.
+/// The CPU's [`KnownDesk`] holds the values to compare, since this program has no stack left for
+/// them. If a program that was preempted on this CPU holds the desk, no stack is known.
 #[inline(never)]
 #[unsafe(export_name = "stack_cache_find")]
 pub extern "C" fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
@@ -32,16 +33,17 @@ pub extern "C" fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> 
         (&raw mut (*desk).bp).write_volatile(bp);
     }
     let id = among(tag);
-    // SAFETY: as above; somebody else's from now on.
+    // SAFETY: as above; the desk is free for another program from now on.
     unsafe { write_volatile(taken, 0) };
     id
 }
 
-/// Whether one of the set's stacks has this tag: of most that are not known there is none.
+/// Whether one of the set's stacks has this tag. Most unknown stacks end here.
 #[inline(always)]
 fn is_tagged(tag: u64) -> bool {
     let Some(tags) = maps::KNOWN_TAGS.get_ptr(known_set(tag)) else { return false };
-    // SAFETY: a way is less than the set has tags; aligned words of a map value, which the daemon may be writing.
+    // SAFETY: a way is less than the number of tags in a set; aligned words of a map value, which
+    // the daemon may be writing.
     (0..KNOWN_WAYS as usize).any(|way| unsafe { read_volatile(tags.cast::<u64>().add(way)) } == tag)
 }
 
@@ -50,7 +52,7 @@ fn among(tag: u64) -> u64 {
     let set = known_set(tag);
     let Some(tags) = maps::KNOWN_TAGS.get_ptr(set) else { return 0 };
     for way in 0..KNOWN_WAYS {
-        // SAFETY: a way is less than the set has tags.
+        // SAFETY: a way is less than the number of tags in a set.
         let place = unsafe { tags.cast::<u64>().add(way as usize) };
         // SAFETY: an aligned word of a map value, which the daemon may be writing.
         if unsafe { read_volatile(place) } != tag {
@@ -64,7 +66,7 @@ fn among(tag: u64) -> u64 {
     0
 }
 
-/// The id of a known stack if what lies on the desk has it, else 0.
+/// Returns the id of the known stack at `index` if it equals the stack on the desk, else 0.
 #[inline(never)]
 #[unsafe(export_name = "stack_cache_compared")]
 extern "C" fn compared(index: u32) -> u64 {
@@ -73,12 +75,13 @@ extern "C" fn compared(index: u32) -> u64 {
     // SAFETY: a field of a map value.
     let id = unsafe { read_volatile(&raw const (*stack).id) };
     let has_it = is_call(stack, desk) && read(stack, desk) && is_same(stack, desk);
-    // SAFETY: as above. The same as before: nobody has written meanwhile.
+    // SAFETY: as above. An unchanged id means that the daemon has not written meanwhile.
     let is_unchanged = id == unsafe { read_volatile(&raw const (*stack).id) };
     if has_it && is_unchanged { id } else { 0 }
 }
 
-/// Whether the call is the stack's, and the frame pointer too where that matters.
+/// Whether the call is the known stack's call, and the frame pointer is equal where the frame
+/// pointer matters.
 #[inline(always)]
 fn is_call(stack: *const KnownStack, desk: *const KnownScratch) -> bool {
     // SAFETY: fields of map values, which the daemon may be writing.
@@ -98,7 +101,7 @@ fn is_call(stack: *const KnownStack, desk: *const KnownScratch) -> bool {
     is_call && (known ^ bp) & mask == 0
 }
 
-/// Reads the stretches of a stack, one behind the other; whether all could be read.
+/// Reads the spans of a stack to the desk, one behind the other. Returns whether all could be read.
 #[inline(always)]
 fn read(stack: *const KnownStack, desk: *mut KnownScratch) -> bool {
     // SAFETY: fields of map values.
@@ -111,20 +114,22 @@ fn read(stack: *const KnownStack, desk: *mut KnownScratch) -> bool {
     };
     let mut at = 0u32;
     for index in 0..KNOWN_SPANS {
-        // SAFETY: as above. Read anew: from a least of two bounds the verifier would not see that the index stays within.
-        // As a word: with half of one the verifier looks at a twentieth more.
+        // SAFETY: as above. The bound is read anew: from the minimum of two bounds the verifier
+        // would not see that the index stays within. The bound is read as a word: with half a word
+        // the verifier checks 5 % more instructions.
         if index as u64 >= u64::from(unsafe { read_volatile(spans) }) {
             break;
         }
-        // SAFETY: the index is less than the array is long; the daemon may be writing it.
+        // SAFETY: the index is less than the array's length; the daemon may be writing the array.
         let KnownSpan { first, words: count } = unsafe { read_volatile(span.add(index)) };
         let count = u32::from(count) & KNOWN_SPAN_WORDS as u32;
-        // SAFETY: a place among those that are read, and behind them is room for a whole stretch.
+        // SAFETY: the index is masked to `KNOWN_READ_WORDS`, and behind these words is room for a
+        // whole span.
         let target = unsafe { words.add(at as usize & (KNOWN_READ_WORDS - 1)) };
         // SAFETY: a field of a map value.
         let sp = unsafe { read_volatile(&raw const (*desk).call.sp) };
         let source = sp.wrapping_add(u64::from(first) * 8);
-        // SAFETY: reads user memory, and may fail; there is room.
+        // SAFETY: reads user memory, and may fail; the target has room.
         if unsafe { read_user(target.cast(), count * 8, source as *const _) } != 0 {
             return false;
         }
@@ -133,7 +138,7 @@ fn read(stack: *const KnownStack, desk: *mut KnownScratch) -> bool {
     true
 }
 
-/// Whether the words that were read are those of the stack.
+/// Whether the words on the desk equal the words of the known stack.
 #[inline(always)]
 fn is_same(stack: *const KnownStack, desk: *const KnownScratch) -> bool {
     // SAFETY: fields of map values.
@@ -146,14 +151,14 @@ fn is_same(stack: *const KnownStack, desk: *const KnownScratch) -> bool {
         )
     };
     for index in 0..KNOWN_WORDS {
-        // SAFETY: as above, and as above.
+        // SAFETY: as above. The bound is read anew for the verifier, as in `read`.
         if index as u64 >= u64::from(unsafe { read_volatile(words) }) {
             break;
         }
-        // SAFETY: the index is less than the arrays are long; the daemon may be writing them.
+        // SAFETY: the index is less than the arrays' lengths; the daemon may be writing them.
         let (place, value) =
             unsafe { (read_volatile(places.add(index)), read_volatile(values.add(index))) };
-        // SAFETY: a place among those that are read.
+        // SAFETY: the index is masked to the words that `read` fills.
         if unsafe { read_volatile(read.add(usize::from(place) & (KNOWN_READ_WORDS - 1))) } != value
         {
             return false;

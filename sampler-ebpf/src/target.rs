@@ -1,4 +1,5 @@
-//! Who calls: the slot of the process, by the link's cookie or, where processes share a link, by its pid.
+//! The slot of the calling process: by the link's cookie or, where processes share a link, by the
+//! process's pid.
 
 use crate::memo::{self, Memo};
 use crate::registers::Call;
@@ -12,10 +13,12 @@ use sampler_common::wire::{
 
 const NOEXIST: u64 = 1;
 
-/// More than there are slots: of all ways to a slot the verifier then knows the same.
+/// A mask that is larger than any slot. The verifier then knows the same bound for all paths to a
+/// slot.
 pub const SLOTS: u32 = 0xffff;
 
-/// The slot of the calling process, which may take one now; `None`: it is not profiled.
+/// The slot of the calling process. An expected process takes a slot now. `None`: the process is
+/// not profiled.
 #[inline(always)]
 pub fn slot(call: &Call, cookie: Cookie) -> Option<u32> {
     find(call, cookie).map(|slot| slot & SLOTS)
@@ -37,7 +40,8 @@ fn find(call: &Call, cookie: Cookie) -> Option<u32> {
     }
 }
 
-/// The slot of the process on this CPU, whatever it was doing; it may take one now. `None`: it is not profiled.
+/// The slot of the process on this CPU, whatever it is doing. An expected process takes a slot now.
+/// `None`: the process is not profiled.
 #[inline(always)]
 pub fn running(call: &Call) -> Option<u32> {
     match value(call.pid()) {
@@ -60,7 +64,7 @@ fn is_slot(value: u32) -> Option<u32> {
     (value < MAX_KERNEL_SLOTS).then_some(value)
 }
 
-/// What stands for a process: its slot, or one of the constants in place of one.
+/// The target of a process: its slot, or one of the `MEMO_` constants.
 #[inline(always)]
 fn value(pid: u32) -> u32 {
     match memo::value(pid) {
@@ -69,8 +73,9 @@ fn value(pid: u32) -> u32 {
     }
 }
 
-/// What stands for the current process. It is kept by the id that the kernel knows it by: the one that the daemon knows
-/// is looked up here alone.
+/// Looks up the target of the current process in `TARGETS`. The memo's key is the pid of the
+/// initial namespace. Only this function computes the pid in the daemon's namespace, which is the
+/// key of `TARGETS`.
 #[inline(never)]
 fn look_up(process: u32) -> u32 {
     let memo = Memo::of(process);
@@ -89,7 +94,7 @@ fn look_up(process: u32) -> u32 {
     value
 }
 
-/// A counter of what all processes share.
+/// Increments a counter of [`KernelState`].
 #[inline(always)]
 fn count(field: impl Fn(*mut KernelState) -> *mut u64) {
     if let Some(state) = maps::STATE.get_ptr_mut(0) {
@@ -106,7 +111,7 @@ fn claimed() -> Option<u32> {
     }
 }
 
-/// As [`claimed`], [`SHARED`] if there is none.
+/// Takes a slot for the current process; [`SHARED`] if it gets none.
 #[inline(never)]
 fn claim() -> u32 {
     let Some(pid) = pid::current() else { return SHARED };
@@ -115,13 +120,13 @@ fn claim() -> u32 {
         count(|state| unsafe { &raw mut (*state).unseen_calls });
         return SHARED;
     };
-    // Another thread of the process may be doing the same: one of them succeeds.
+    // Another thread of the process may be taking a slot too: one of them succeeds.
     let taken = match maps::TARGETS.get_ptr_mut(pid) {
         Some(entry) => atomic::exchange_u32(entry, EXPECTED, slot),
         None => maps::TARGETS.insert(pid, slot, NOEXIST).is_ok(),
     };
     if !taken {
-        // It has come out of the queue, so that there is room for it.
+        // The slot came out of the queue, so the queue has room for it.
         let _ = maps::VACANT.push(slot, 0);
         // SAFETY: copied at once.
         return match unsafe { maps::TARGETS.get(pid) }.copied() {

@@ -1,8 +1,10 @@
-//! The clock of progress, and the gate that it opens and closes.
+//! The clock of progress, and the gate that the clock opens and closes.
 //!
-//! The clock is a timer of every CPU that calls [`tick`] when it finds the program in user mode. A program that its probes slow down makes as many
-//! ticks for the same work as without probes: time in the kernel does not count. A tick that falls due in a trap is delivered at the first instruction
-//! behind the trap; such ticks are recognised by their address and not counted.
+//! The clock is a timer of every CPU that calls [`tick`] when it interrupts the program in user
+//! mode. Time in the kernel does not count. So a program that its probes slow down makes as many
+//! ticks for the same work as without probes.
+//! A tick that falls due in a trap is delivered at the first instruction behind the trap. Such
+//! ticks are recognised by their address and not counted.
 
 use crate::registers::Call;
 use crate::{atomic, hits, maps, record, settings, target};
@@ -14,7 +16,7 @@ use sampler_common::wire::{
     WindowState,
 };
 
-/// A field of a window's state, which others may be writing.
+/// A field of a window's state, which other CPUs or the daemon may be writing.
 macro_rules! read {
     ($window:ident, $field:ident) => {
         // SAFETY: a field of a map value; others may be writing it, hence volatile.
@@ -22,7 +24,7 @@ macro_rules! read {
     };
 }
 
-/// Whether the calls of a process are outside of its windows; the hit is counted in any case.
+/// Whether a call of a process is outside of the process's windows. The hit is counted in any case.
 #[inline(always)]
 pub fn is_shut(slot: u32, cookie: Cookie) -> bool {
     if settings::windows() == 0 {
@@ -36,7 +38,7 @@ pub fn is_shut(slot: u32, cookie: Cookie) -> bool {
     true
 }
 
-/// A followed call returns: a tick just behind the call may have been delayed by the trap.
+/// Notes the return of a followed call. The trap may have delayed a tick just behind the call.
 #[inline(always)]
 pub fn returned(call: &Call) {
     if settings::windows() == 0 {
@@ -49,7 +51,7 @@ pub fn returned(call: &Call) {
     unsafe { *returned = [call.ip(), now] };
 }
 
-/// The timer has found a CPU in user mode.
+/// Handles a timer interrupt of a CPU in user mode.
 #[inline(always)]
 pub fn tick(context: *mut c_void) {
     let call = Call::new(context);
@@ -69,7 +71,7 @@ pub fn tick(context: *mut c_void) {
         }
         false
     } else if gate == Gate::Open as u64 {
-        // Several CPUs may count the last tick, or one beyond it, at once.
+        // Several CPUs may count the last tick, or a tick beyond it, at once.
         // SAFETY: a field of a map value.
         let left = atomic::fetch_add(unsafe { &raw mut (*window).left }, 1u64.wrapping_neg());
         left as i64 <= 1 && go(window, Gate::Open, Gate::Over)
@@ -87,7 +89,8 @@ fn is_delayed(ip: u64, window: *const WindowState) -> bool {
     // SAFETY: a field of a map value.
     let probes = unsafe { &raw const (*window).probes }.cast::<u64>();
     for at in 0..PROBE_ADDRESSES {
-        // SAFETY: the index is less than the array's length; the daemon may be writing it, hence volatile.
+        // SAFETY: the index is less than the array's length; the daemon may be writing the array,
+        // hence volatile.
         let probe = unsafe { core::ptr::read_volatile(probes.add(at)) };
         if ip.wrapping_sub(probe) < TRAP_SHADOW_BYTES {
             return true;
@@ -101,14 +104,14 @@ fn is_delayed(ip: u64, window: *const WindowState) -> bool {
         && unsafe { bpf_ktime_get_ns() }.wrapping_sub(at) < RETURN_SHADOW_NS
 }
 
-/// Moves the gate; whether it was in the first state.
+/// Changes the gate's state from `from` to `to`. Returns whether the gate was in state `from`.
 #[inline(always)]
 fn go(window: *mut WindowState, from: Gate, to: Gate) -> bool {
     // SAFETY: a field of a map value.
     atomic::exchange(unsafe { &raw mut (*window).gate }, from as u64, to as u64)
 }
 
-/// Wakes the daemon. Where the ring is full, the daemon finds the move at its next turn.
+/// Wakes the daemon. If the ring is full, the daemon finds the change at its next poll.
 #[inline(always)]
 fn wake_daemon(slot: u32) {
     let (Some(process), Some(totals)) =
