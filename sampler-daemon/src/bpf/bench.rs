@@ -1,6 +1,6 @@
-//! Programs to compare ours with, for `cargo xtask bench probe`; samplerd uses none of it.
+//! Programs to compare ours with, for `cargo xtask bench probe`. samplerd uses none of them.
 //!
-//! They are attached as ours are, at any offset of any file, so that nothing differs but the program.
+//! The programs are attached like ours, at any offset of any file. So only the program differs.
 
 pub use super::request::Hook;
 
@@ -14,10 +14,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The object, aligned as its parser wants it.
+/// The object, aligned as its parser requires.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/bench.bpf.o"));
 
-/// The object with its maps.
+/// The loaded object with its maps.
 pub struct Comparison {
     text: ProgramText,
     // Holds the maps.
@@ -34,7 +34,7 @@ impl Comparison {
     /// Makes the maps and reads the programs.
     ///
     /// # Errors
-    /// If the kernel refuses the maps, or the object is not what the build checks for.
+    /// If the kernel refuses the maps, or the object differs from what the build has checked.
     pub fn load() -> anyhow::Result<Comparison> {
         let ebpf = EbpfLoader::new()
             .btf(None)
@@ -55,7 +55,8 @@ impl Comparison {
 }
 
 impl ComparisonProgram {
-    /// Attaches it at file offset `offset` of `file` in process `pid`; dropping the link detaches it.
+    /// Attaches the program at file offset `offset` of `file` in process `pid`. Dropping the link
+    /// detaches the program.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -64,7 +65,8 @@ impl ComparisonProgram {
             .with_context(|| format!("attach a probe at {offset:#x} to pid {pid}"))
     }
 
-    /// Attaches it at USDTs of `file` in process `pid`: file offsets of each probe and of its semaphore (0: it has none).
+    /// Attaches the program at USDTs of `file` in process `pid`. `probes`: file offsets of each
+    /// probe and of its semaphore (0: it has none).
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -1,58 +1,62 @@
-//! Offsets of members in the kernel's structs, from the types that it describes itself by
-//! (`Documentation/bpf/btf.rst`).
+//! Offsets of members in the kernel's structs, from the kernel's own description of its types (BTF,
+//! `Documentation/bpf/btf.rst`).
 //!
-//! Reads no more of BTF than that takes: every type is skipped by its length, and whatever does not add up is an error.
+//! Reads only the part of BTF that the offsets need. Every other type is skipped by its length.
+//! Inconsistent data are an error.
 
 use anyhow::{Context as _, bail};
 use std::path::Path;
 
-/// Where a kernel with `CONFIG_DEBUG_INFO_BTF` has its types.
+/// File in which a kernel with `CONFIG_DEBUG_INFO_BTF` describes its types.
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
-/// Name, info, and size or type.
+/// Bytes of a type's header: name, info, and size or type.
 const TYPE_BYTES: usize = 12;
 const MEMBER_BYTES: usize = 12;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const ENUM: u32 = 6;
 const VALUE_BYTES: usize = 8;
-/// Anonymous structs inside anonymous structs.
+/// Maximum depth of anonymous structs inside anonymous structs.
 const MAX_DEPTH: usize = 8;
 
-/// Where the kernel keeps what is read of a process that is being forked, or that ends.
+/// Offsets of the members that are read when a process forks or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskOffsets {
-    /// Of its thread id, bytes.
+    /// Offset of the thread id in the task, bytes.
     pub pid: u32,
-    /// Of its process id, bytes.
+    /// Offset of the process id in the task, bytes.
     pub tgid: u32,
-    /// Of the pointer to what its threads share, bytes.
+    /// Offset of the pointer to the `signal_struct`, which a process's threads share, in the task;
+    /// bytes.
     pub signal: u32,
-    /// Of the number of threads that have not ended, in that; bytes.
+    /// Offset of the number of threads that have not ended, in the `signal_struct`; bytes.
     pub live: u32,
-    /// Of the pointer to its memory, bytes; 0: not known.
+    /// Offset of the pointer to the `mm_struct`, in the task; bytes, 0: not known.
     pub mm: u32,
-    /// Of where its first thread's stack begins, in that; bytes, 0: not known.
+    /// Offset of the start of the first thread's stack, in the `mm_struct`; bytes, 0: not known.
     pub start_stack: u32,
-    /// Of the base of its thread's data (the register `fs`), bytes; 0: not known.
+    /// Offset of the base of the thread's data (the register `fs`), in the task; bytes, 0: not
+    /// known.
     pub fs_base: u32,
-    /// What shows that a thread's system calls do not reach the kernel; `None`: not known.
+    /// How a task shows that a thread's system calls do not reach the kernel; `None`: not known.
     pub diverted: Option<DivertedCalls>,
-    /// Where its numbers in pid namespaces are; `None`: not known.
+    /// Offsets of a task's numbers in pid namespaces; `None`: not known.
     pub numbers: Option<PidOffsets>,
 }
 
-/// Where the kernel keeps what happens to a thread's system calls before they are made.
+/// Where a task has the flags for the handling of its system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DivertedCalls {
-    /// Of the word of flags, in a task; bytes.
+    /// Offset of the word of flags in a task, bytes.
     pub work: u32,
-    /// The flags under which they go to the program itself or to its tracer.
+    /// The flags under which system calls go to the program itself or to its tracer.
     pub flags: u64,
 }
 
 impl DivertedCalls {
-    /// As every kernel has it that has such flags, from Linux 5.11 to 6.18: for those that do not describe their types.
+    /// The values of every kernel that has such flags, from Linux 5.11 to 6.18; for kernels that do
+    /// not describe their types.
     pub const USUAL: DivertedCalls = DivertedCalls { work: 8, flags: 1 << 5 | 1 << 3 };
 
     fn read(types: &Types<'_>) -> anyhow::Result<DivertedCalls> {
@@ -68,24 +72,24 @@ impl DivertedCalls {
     }
 }
 
-/// Where the kernel keeps the numbers that a task has, one per pid namespace; bytes.
+/// Offsets of a task's numbers, one number per pid namespace; bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PidOffsets {
-    /// Of the pointer to its process's first thread, in its task.
+    /// Offset of the pointer to the process's first thread, in the task.
     pub leader: u32,
-    /// Of the pointer to its `struct pid`, in its task.
+    /// Offset of the pointer to the `struct pid`, in the task.
     pub thread_pid: u32,
-    /// Of the depth of its own namespace, in its `struct pid`.
+    /// Offset of the depth of the task's own namespace, in the `struct pid`.
     pub level: u32,
-    /// Of the numbers, in the same.
+    /// Offset of the numbers, in the `struct pid`.
     pub numbers: u32,
-    /// Of the inode, in a namespace.
+    /// Offset of the inode, in a namespace.
     pub namespace_inode: u32,
 }
 
 impl PidOffsets {
     fn read(types: &Types<'_>) -> anyhow::Result<PidOffsets> {
-        // Each number is followed by its namespace.
+        // Each number must be followed by its namespace.
         let number = [types.offset_in("upid", "nr")?, types.offset_in("upid", "ns")?];
         anyhow::ensure!(number == [0, 8], "upid.nr and upid.ns are not side by side");
         Ok(PidOffsets {
@@ -100,10 +104,10 @@ impl PidOffsets {
 }
 
 impl TaskOffsets {
-    /// Those of the running kernel.
+    /// Reads the offsets of the running kernel.
     ///
     /// # Errors
-    /// If it has no types, or not these.
+    /// If the kernel does not describe its types, or lacks one of the required members.
     pub fn of_kernel() -> anyhow::Result<TaskOffsets> {
         let bytes = std::fs::read(Path::new(KERNEL)).with_context(|| format!("read {KERNEL}"))?;
         TaskOffsets::read(&bytes).with_context(|| format!("find tasks in {KERNEL}"))
@@ -112,7 +116,7 @@ impl TaskOffsets {
     fn read(bytes: &[u8]) -> anyhow::Result<TaskOffsets> {
         let types = Types::parse(bytes)?;
         let [task, signal, memory] = ["task_struct", "signal_struct", "mm_struct"];
-        // 0: not known, and done without.
+        // 0: the offset is not known, and the program works without it.
         let optional = |offset: anyhow::Result<u32>| offset.unwrap_or(0);
         let thread = types
             .offset_in(task, "thread")
@@ -134,7 +138,7 @@ impl TaskOffsets {
 /// A type's header.
 #[derive(Clone, Copy)]
 struct Type {
-    /// Where it begins.
+    /// Offset of the header among the types, bytes.
     at: usize,
     name: u32,
     info: u32,
@@ -150,7 +154,7 @@ impl Type {
         (self.info & 0xffff) as usize
     }
 
-    /// Members' offsets carry the width of bit fields in their upper 8 bits.
+    /// Whether members' offsets carry the width of bit fields in their upper 8 bits.
     fn has_bit_fields(self) -> bool {
         self.info >> 31 != 0
     }
@@ -173,11 +177,11 @@ impl Type {
     }
 }
 
-/// All types.
+/// All types of the kernel.
 struct Types<'a> {
     bytes: &'a [u8],
     strings: &'a [u8],
-    /// The type with id 1 comes first: 0 is void.
+    /// The first type has id 1: id 0 is void.
     types: Vec<Type>,
 }
 
@@ -236,7 +240,7 @@ impl<'a> Types<'a> {
         Ok(bits / 8)
     }
 
-    /// Offset of a member in bits; also of one in an anonymous struct or union.
+    /// Offset of a member in bits, also of a member of an anonymous struct or union.
     fn offset(&self, of: Type, member: &str, depth: usize) -> anyhow::Result<Option<u32>> {
         for index in 0..of.length() {
             let at = of.at + TYPE_BYTES + index * MEMBER_BYTES;
@@ -271,8 +275,8 @@ mod tests {
 
     const STRINGS: &[u8] = b"\0task_struct\0pid\0tgid\0int\0signal\0signal_struct\0live\0";
 
-    /// `struct task_struct { int pid; struct { int tgid; }; int signal; }`, with its ids where they are said to be, and
-    /// `struct signal_struct { int live; }`.
+    /// `struct task_struct { int pid; struct { int tgid; }; int signal; }`, with `pid` and the
+    /// inner struct at the given offsets, and `struct signal_struct { int live; }`.
     fn described(pid_bits: u32, inner_bits: u32) -> Vec<u8> {
         let mut types = Vec::new();
         let mut put =
@@ -310,7 +314,7 @@ mod tests {
         assert!(TaskOffsets::read(&unknown).unwrap_err().to_string().contains("unknown kind"));
     }
 
-    /// This kernel's, where it has them.
+    /// Reads the types of the running kernel, if it has them.
     #[test]
     fn the_btf_of_this_kernel_is_read() {
         if Path::new(KERNEL).exists() {

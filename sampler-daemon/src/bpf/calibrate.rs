@@ -1,12 +1,17 @@
-//! Measures what each kind of probe costs here: on functions of the daemon's own, with the programs and the engine in use.
+//! Measures the cost of each kind of probe on this machine: on functions of the daemon's own, with
+//! the programs and the engine in use.
 //!
-//! With and without: every probed function has a twin without a probe. Batches of calls of the one and of the other take turns, by the
-//! clock of this thread's CPU time, so that neither waiting nor other processes count; a price is the median difference of
-//! many pairs of batches. All kinds take turns as well: what the machine does in the meantime, it does to all of them.
+//! Every probed function has a twin without a probe. Batches of calls of the two alternate. The
+//! clock is this thread's CPU time, so that neither waiting nor other processes count. A price is
+//! the median difference of many pairs of batches.
+//! All kinds of probes alternate as well, so that a change of the machine's speed affects all kinds
+//! alike.
 //!
-//! The hits fall into a process slot of their own, which is in no list, and what they send is read and dropped here.
+//! The hits are counted in a process slot of their own, which is in no list. Their records are read
+//! and dropped here.
 //!
-//! Bounds: no more than [`MAX_CPU_TIME`] of CPU time at the start, and a fraction of that for each later look.
+//! Bounds: at most [`MAX_CPU_TIME`] of CPU time for the first measurement, and a fraction of that
+//! for each later one.
 
 mod batch;
 mod points;
@@ -20,40 +25,40 @@ use sampler_common::cost::{Line, Measured, Program, Speed, Tariff};
 use sampler_common::wire::SHARED;
 use std::time::Duration;
 
-/// CPU time that the calibration takes at most.
+/// Maximum CPU time of a measurement.
 pub const MAX_CPU_TIME: Duration = Duration::from_millis(100);
-/// Pairs of batches of each kind at the start.
+/// Pairs of batches of each kind in the first measurement.
 const INITIAL_ROUNDS: usize = 25;
-/// Pairs in a later look.
+/// Pairs of batches of each kind in a later measurement.
 const LATER_ROUNDS: usize = 7;
-/// Looks that are remembered; the first one stays.
+/// Number of measurements that are kept; the first one always stays.
 const LOOKS: usize = 32;
 
 /// How processes are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeSetup {
-    /// Whether they are looked up by pid, as where links are shared.
+    /// Whether processes are looked up by pid, as for shared links.
     pub by_pid: bool,
 }
 
-/// The functions with their probes.
+/// The probed functions and their measurements.
 pub struct Calibrator {
     ground: Ground,
-    /// Empty once they are taken to be closed.
+    /// The links; empty once they were taken to be closed.
     links: Vec<Link>,
     settings: Settings,
     way: ProbeSetup,
-    /// By kind: one price for each look.
+    /// By kind: one price for each measurement.
     looks: Vec<(Kind, Vec<Measured>)>,
-    /// CPU time taken so far.
+    /// CPU time used so far.
     taken: Duration,
 }
 
 impl Calibrator {
-    /// Makes the functions, and probes them as the functions of processes are.
+    /// Makes the functions and probes them like the functions of processes.
     ///
     /// # Errors
-    /// Where the kernel refuses a file of executable memory, or the probes in it.
+    /// If the kernel refuses a file of executable memory, or the probes in it.
     pub fn new(
         kernel: &mut Kernel,
         settings: &Settings,
@@ -75,19 +80,20 @@ impl Calibrator {
         Ok(Calibrator { ground, links, settings, way, looks, taken })
     }
 
-    /// Measures everything. Nothing else may be in the ring, since what is read there is dropped.
+    /// Measures everything. The ring must hold no other records, since this method drops what it
+    /// reads.
     ///
     /// # Errors
     /// If the maps cannot be written.
     pub fn measure(&mut self, kernel: &mut Kernel) -> anyhow::Result<()> {
-        // As of other programs' stacks the kernel knows where this one ends.
+        // The kernel then knows where the calibration's stack ends, as for other programs' stacks.
         let first_stack = self.ground.as_first_stack();
         let looked = self.look(kernel, INITIAL_ROUNDS, true);
         drop(first_stack);
         looked
     }
 
-    /// Measures again what can be measured while processes are profiled: hits and returns.
+    /// Measures hits and returns again, which is possible while processes are profiled.
     ///
     /// # Errors
     /// If the maps cannot be written.
@@ -130,7 +136,7 @@ impl Calibrator {
         Ok(())
     }
 
-    /// The prices by all looks so far.
+    /// The prices from all measurements so far.
     pub fn tariff(&self) -> Tariff {
         let mut tariff = Tariff::default();
         let mut samples = Vec::new();
@@ -152,25 +158,25 @@ impl Calibrator {
         tariff
     }
 
-    /// How fast the machine was at each look.
+    /// The speed of the machine in each measurement.
     fn speed(&self) -> Speed {
         let is_hit = |kind: &Kind| matches!(kind, Kind::Hit(..));
         let hits = self.looks.iter().filter(|(kind, _)| is_hit(kind));
         Speed::of(&hits.map(|(_, looks)| looks.as_slice()).collect::<Vec<_>>())
     }
 
-    /// CPU time that measuring has taken.
+    /// CPU time that all measurements have taken.
     pub fn taken(&self) -> Duration {
         self.taken
     }
 
-    /// The links, to be closed; nothing is measured after that.
+    /// Takes the links for closing. Later calls of [`Calibrator::measure_again`] measure nothing.
     pub fn take_links(&mut self) -> Vec<Link> {
         std::mem::take(&mut self.links)
     }
 }
 
-/// The programs that are probed here, with whether the instruction is single-stepped.
+/// The programs that are measured, each with whether the instruction is single-stepped.
 fn hits(track_live: bool) -> impl Iterator<Item = (Program, bool)> {
     let frees = |of: &Program| matches!(of, Program::Free | Program::OtelFree);
     let programs = Program::ALL.into_iter().filter(move |of| track_live || !frees(of));

@@ -1,4 +1,5 @@
-//! A timer on every CPU that runs a program when it finds the CPU in user mode; CPUs come and go.
+//! A timer on every CPU that runs a program when it interrupts the CPU in user mode. CPUs may come
+//! and go.
 
 use super::each_cpu::{EachCpu, online};
 use anyhow::Context as _;
@@ -15,10 +16,10 @@ pub(super) struct CpuTimers {
     timers: EachCpu<Timer>,
 }
 
-/// One of them.
+/// The timer of one CPU.
 struct Timer {
     counter: Counter,
-    /// What it counted when it was looked at last.
+    /// The timer's count at the last check.
     counted: u64,
 }
 
@@ -34,20 +35,23 @@ impl CpuTimers {
         Ok(new)
     }
 
-    /// CPUs whose timers have not moved since the last call: those CPUs were away in between, and the kernel has ended their timers.
+    /// CPUs whose timers have not advanced since the last call. Such a CPU was offline meanwhile,
+    /// and the kernel has ended its timer.
     pub(super) fn ended(&mut self) -> Vec<u32> {
         self.timers.over(|timer| {
-            // One that the kernel has ended has nothing to read any more.
+            // A timer that the kernel has ended has nothing to read any more.
             let counted = timer.counter.read().unwrap_or(timer.counted);
             let before = mem::replace(&mut timer.counted, counted);
             counted == before
         })
     }
 
-    /// Makes timers on CPUs that have come, and forgets those of CPUs that are gone or have been.
+    /// Makes timers on CPUs that have come online, and drops the timers of CPUs that are offline or
+    /// in `gone`.
     ///
     /// # Errors
-    /// If the CPUs cannot be listed, or perf_event_open(2) refuses for one of them; the others have theirs.
+    /// If the CPUs cannot be listed, or perf_event_open(2) refuses for one of them. The other CPUs
+    /// then have their timers.
     pub(super) fn follow(&mut self, gone: &[u32]) -> anyhow::Result<()> {
         let CpuTimers { program, period_ns, timers } = self;
         let timer = |cpu| {

@@ -1,5 +1,6 @@
-//! Lists the processes with threads whose system calls go to the program itself (Syscall User Dispatch) or to its tracer: a return probe would
-//! kill them. The kernel is asked by an iterator over its threads, which stops none of them.
+//! Lists processes with diverted threads: their system calls go to the program itself (Syscall User
+//! Dispatch) or to its tracer. A return probe would kill such processes. A kernel iterator over
+//! threads lists them without stopping them.
 
 use anyhow::Context as _;
 use aya::programs::Iter;
@@ -9,7 +10,7 @@ use std::io::Read as _;
 
 const NAME: &str = "diverted_tasks";
 
-/// Process ids in samplerd's pid namespace, as of now; the kernel lists no others.
+/// Lists process ids in samplerd's pid namespace, as of now. The kernel lists no others.
 pub(super) fn list(ebpf: &mut Ebpf) -> anyhow::Result<FxHashSet<u32>> {
     let program = ebpf.program_mut(NAME);
     let program = program.with_context(|| format!("program {NAME} is not in the eBPF object"))?;

@@ -1,26 +1,28 @@
-//! What there is one of on every CPU, while CPUs come and go.
+//! One object for every CPU, while CPUs come and go.
 
 use std::collections::BTreeMap;
 
-/// The CPUs that are there.
+/// The CPUs that are online.
 ///
 /// # Errors
-/// If they cannot be listed.
+/// If the CPUs cannot be listed.
 pub(super) fn online() -> anyhow::Result<Vec<u32>> {
     aya::util::online_cpus().map_err(|(path, error)| anyhow::anyhow!("read {path}: {error}"))
 }
 
-/// One on every CPU, by the CPU's number.
+/// One object for every CPU, by the CPU's number.
 pub(super) struct EachCpu<T>(BTreeMap<u32, T>);
 
 impl<T> EachCpu<T> {
-    /// None yet.
+    /// No objects yet.
     pub(super) fn new() -> EachCpu<T> {
         EachCpu(BTreeMap::new())
     }
 
-    /// Makes what CPUs that are online lack, and drops what is of others or has `ended`; how many came or went by that, and what was wrong with
-    /// one that could not be made. (What the kernel has of a CPU ends with it, and does not begin again when the CPU comes back.)
+    /// Makes an object for each online CPU without one. Drops the objects of CPUs that are offline
+    /// or in `ended`. (A kernel object of a CPU ends when the CPU goes offline, and does not begin
+    /// again when the CPU comes back.)
+    /// Returns how many objects were made or dropped, and the last error of `make`.
     pub(super) fn follow(
         &mut self,
         online: &[u32],
@@ -41,17 +43,17 @@ impl<T> EachCpu<T> {
         (before - kept + self.0.len() - kept, made)
     }
 
-    /// CPUs whose own one is `over`.
+    /// CPUs whose object is `over`.
     pub(super) fn over(&mut self, mut over: impl FnMut(&mut T) -> bool) -> Vec<u32> {
         self.0.iter_mut().filter_map(|(cpu, it)| over(it).then_some(*cpu)).collect()
     }
 
-    /// All of them.
+    /// The objects of all CPUs.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.values()
     }
 
-    /// All of them.
+    /// The objects of all CPUs.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.values_mut()
     }
@@ -77,7 +79,7 @@ mod tests {
         assert_eq!(changed(&mut each, &[0, 2], &[]), 2);
         assert_eq!(each.iter().copied().collect::<Vec<i32>>(), [1, 3]);
         assert_eq!(each.over(|number| *number == 3), [2]);
-        // It was away, and is back.
+        // The CPU was offline, and is back.
         assert_eq!(changed(&mut each, &[0, 2], &[2]), 2);
         assert_eq!(each.iter().copied().collect::<Vec<i32>>(), [1, 4]);
         assert_eq!(changed(&mut each, &[0, 2], &[]), 0);
@@ -87,7 +89,7 @@ mod tests {
         };
         let (changed, made) = each.follow(&[0, 3, 4], &[], refuse);
         assert_eq!((changed, made.is_err()), (2, true));
-        // What cannot be had again and again is no change.
+        // An object that is refused again and again does not count as a change.
         let (changed, made) = each.follow(&[0, 3, 4], &[], refuse);
         assert_eq!((changed, made.is_err()), (0, true));
         assert_eq!(each.iter().copied().collect::<Vec<i32>>(), [1, 5]);

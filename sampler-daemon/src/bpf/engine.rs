@@ -1,16 +1,18 @@
-//! Which kind of uprobe the kernel offers: asked of the kernel, not concluded from its version.
+//! The kinds of uprobes that the kernel offers. The kernel is asked; its version is not used.
 
 use super::sys;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 
-/// The rungs of the ladder, best first.
+/// The three ways to attach uprobes, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeEngine {
-    /// One program for entry and return, which skips the return of calls that are not followed (Linux 6.13).
+    /// One program for entry and return, which skips the return of calls that are not followed
+    /// (Linux 6.13).
     Session,
-    /// Entry and return links over many functions (Linux 6.6; from 6.10 the process filter is right).
+    /// Entry and return links over many functions (Linux 6.6; the process filter works from 6.10
+    /// on).
     Multi,
     /// A perf event for every probe (Linux 5.15, for the attach cookie).
     Perf,
@@ -26,7 +28,7 @@ impl ProbeEngine {
         }
     }
 
-    /// The best rung that this kernel has.
+    /// The best engine that this kernel supports.
     pub fn detect() -> io::Result<ProbeEngine> {
         for engine in [ProbeEngine::Session, ProbeEngine::Multi] {
             if engine.is_supported()? {
@@ -36,10 +38,11 @@ impl ProbeEngine {
         Ok(ProbeEngine::Perf)
     }
 
-    /// Whether this kernel has the rung.
+    /// Whether this kernel supports the engine.
     ///
-    /// A link on "/" is refused because it is no regular file (EBADF), but only by a kernel that knows
-    /// the attach type; others say EINVAL. Loading does not check the attach type.
+    /// The test is a link on "/". A kernel that knows the attach type refuses the link because "/"
+    /// is not a regular file (EBADF). Other kernels return EINVAL. Loading a program does not check
+    /// the attach type.
     pub fn is_supported(self) -> io::Result<bool> {
         let attach_type = match self {
             ProbeEngine::Session => sys::ATTACH_SESSION,
@@ -54,7 +57,7 @@ impl ProbeEngine {
                 .err()
                 .and_then(|error| error.raw_os_error())
         };
-        // Kernels before 6.10 filter by thread instead of process; those accept a pid of −1 here.
+        // Kernels before 6.10 filter by thread instead of process, and accept a pid of −1 here.
         Ok(refused(0) == Some(libc::EBADF) && refused(u32::MAX) == Some(libc::EINVAL))
     }
 }

@@ -1,6 +1,8 @@
-//! What happens to processes, as the kernel's side-band events tell it: executable mappings, `execve`, forks and exits of the whole
-//! machine, by perf_event_open(2). Device and inode are asked for and not build ids (the kernel gives one or the other): probes
-//! are attached by inode, and `/proc/PID/maps` has nothing else to compare with.
+//! Process events from the kernel's side-band events: executable mappings, `execve`, forks and
+//! exits of the whole machine, by perf_event_open(2).
+//!
+//! The events carry device and inode, not build ids (the kernel gives one or the other). Probes are
+//! attached by inode, and `/proc/PID/maps` has nothing else to compare with.
 
 use super::each_cpu::{EachCpu, online};
 use anyhow::Context as _;
@@ -10,18 +12,18 @@ use std::mem;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Bytes of all buffers together, at most, of the CPUs that are there at the beginning.
+/// Maximum bytes of the buffers of all CPUs that are online at the start.
 const MAX_BUFFER_BYTES: usize = 16 << 20;
 /// Bytes of one CPU's buffer: some 2,000 events, a hundred short programs.
 const BUFFER_BYTES: usize = 256 << 10;
-/// It is never smaller than this.
+/// Minimum bytes of one CPU's buffer.
 const MIN_BUFFER_BYTES: usize = 32 << 10;
 /// Unread bytes at which a waiting daemon is woken: two or three events.
 const WAKE_BYTES: usize = 256;
 
-/// What stands before every record.
+/// Bytes of the header of every record.
 const HEADER_BYTES: usize = 8;
-/// No record is longer: a mapping of a file with the longest path.
+/// Maximum bytes of a record: a mapping of a file with the longest path.
 const MAX_RECORD_BYTES: usize = 4096 + 128;
 
 /// An executable mapping.
@@ -29,49 +31,51 @@ const MAX_RECORD_BYTES: usize = 4096 + 128;
 pub struct NewMapping {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// End address, exclusive.
     pub end: u64,
     /// File offset of `start`.
     pub offset: u64,
     /// Major and minor number of the device.
     pub device: (u32, u32),
-    /// Inode, 0 without a file.
+    /// Inode, 0 if the mapping has no file.
     pub inode: u64,
-    /// Tells files apart that had one inode number after another.
+    /// Distinguishes files that had the same inode number one after another.
     pub inode_generation: u64,
     /// Path in the process, or a name such as `[vdso]` or `//anon`.
     pub name: Vec<u8>,
 }
 
-/// What happened.
+/// The kind of a process event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Code was mapped, or what was mapped became executable.
+    /// Code was mapped, or existing memory became executable.
     Mapped(NewMapping),
-    /// `execve`: the mappings of the new image follow.
+    /// `execve`; the mappings of the new image follow.
     Exec,
-    /// The process was forked (or vforked) from this one.
+    /// The process was forked (or vforked) from the process with this pid.
     Forked(u32),
     /// The first thread of the process has exited.
     LeaderExited,
-    /// So many events were lost here.
+    /// This number of events was lost here.
     Lost(u64),
 }
 
-/// What happened to a process.
+/// An event of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessEvent {
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub time_ns: u64,
     /// Process; 0 for lost events.
     pub pid: u32,
-    /// What.
+    /// The kind of the event.
     pub what: EventKind,
 }
 
-/// How often it is looked which CPUs there are.
+/// Time between two checks which CPUs are online.
 const CPUS_PAUSE: Duration = Duration::from_secs(1);
-/// In every so manyth look each CPU is asked whether it was away since: that takes it a moment. (All but the first one are, for a moment, when a machine sleeps.)
+/// In every `LOOKS`th check, each CPU is asked whether it was offline since. The question
+/// interrupts the CPU briefly. (When a machine sleeps, all CPUs but the first go offline for a
+/// moment.)
 const LOOKS: u32 = 10;
 
 /// The events of all CPUs.
@@ -80,26 +84,26 @@ pub struct ProcessEvents {
     buffer_bytes: usize,
     next_cpus: Instant,
     looks: u32,
-    /// A CPU has not let itself be listened to when that was tried last.
+    /// Whether the last attempt to open the events of a CPU was refused.
     is_refused: bool,
 }
 
-/// Those of one.
+/// The events of one CPU.
 struct OnCpu {
     sampler: Sampler,
-    /// How long they had been counted when that was looked at last.
+    /// How long the events were enabled at the last check.
     told: Duration,
 }
 
 impl ProcessEvents {
-    /// Opens them for every process of the machine.
+    /// Opens the events of every process of the machine.
     ///
     /// # Errors
     /// If perf_event_open(2) refuses: without CAP_PERFMON, or where a seccomp filter forbids it.
     pub fn open() -> anyhow::Result<ProcessEvents> {
         let online = online()?;
         let bytes = (MAX_BUFFER_BYTES / online.len().max(1)).clamp(MIN_BUFFER_BYTES, BUFFER_BYTES);
-        // A power of two, the smaller one.
+        // The largest power of two that is not more.
         let bytes = 1 << bytes.ilog2();
         let mut cpus = EachCpu::new();
         cpus.follow(&online, &[], |cpu| on_cpu(cpu, bytes)).1?;
@@ -107,8 +111,9 @@ impl ProcessEvents {
         Ok(ProcessEvents { cpus, buffer_bytes: bytes, next_cpus, looks: 0, is_refused: false })
     }
 
-    /// CPUs that have come, or were away for a while, tell theirs too, soon. Returns whether some have begun to just now, or have gone, so that events
-    /// may be missing.
+    /// Opens the events of CPUs that have come online, or were offline for a while. Checks at most
+    /// once in `CPUS_PAUSE`.
+    /// Returns whether events of a CPU have just begun or ended, so that events may be missing.
     pub fn follow_cpus(&mut self) -> bool {
         if Instant::now() < self.next_cpus {
             return false;
@@ -127,7 +132,7 @@ impl ProcessEvents {
         if changed > 0 {
             tracing::info!(changed, "events of CPUs that have come or gone");
         }
-        // Said once, and not once a second.
+        // The warning is logged once, not once a second.
         let was_refused = mem::replace(&mut self.is_refused, made.is_err());
         if let Err(error) = made
             && !was_refused
@@ -137,8 +142,9 @@ impl ProcessEvents {
         changed > 0
     }
 
-    /// Hands out everything that is there, of one CPU after the other. Returns whether a buffer was so full that events may have
-    /// found no room: the kernel says that only with the next event.
+    /// Passes all waiting events to `each`, of one CPU after the other. Returns whether a buffer
+    /// was so full that events may have found no room. The kernel reports a loss only with the next
+    /// event.
     pub fn drain(&mut self, mut each: impl FnMut(ProcessEvent)) -> bool {
         let mut was_full = false;
         for OnCpu { sampler, .. } in self.cpus.iter_mut() {
@@ -158,16 +164,16 @@ impl ProcessEvents {
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         #[allow(unsafe_code, reason = "the crate hands out raw descriptors only")]
         self.cpus.iter().map(|OnCpu { sampler, .. }| {
-            // SAFETY: the sampler keeps it open, and is borrowed for as long.
+            // SAFETY: the sampler keeps the descriptor open, and is borrowed for as long.
             unsafe { BorrowedFd::borrow_raw(sampler.as_raw_fd()) }
         })
     }
 }
 
 impl OnCpu {
-    /// Whether the kernel has ended them since that was looked at last: the CPU was away.
+    /// Whether the kernel has ended the events since the last check: the CPU was offline.
     fn has_ended(&mut self) -> bool {
-        // What has ended has nothing to read any more.
+        // An ended event has nothing to read any more.
         let read = self.sampler.as_counter_mut().read_full().ok();
         let told = read.and_then(|read| read.time_enabled()).unwrap_or(self.told);
         mem::replace(&mut self.told, told) == told
@@ -210,14 +216,15 @@ mod kind {
 /// `PERF_RECORD_MISC_COMM_EXEC`
 const COMM_EXEC: u16 = 1 << 13;
 
-/// One record without its header; none for what says nothing of a process.
+/// Parses a record without its header; `None` if the record is not about a process.
 fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<ProcessEvent> {
-    // The sample id behind every record is its time alone.
+    // The sample id behind every record consists of the time alone.
     let (body, time) = bytes.split_last_chunk::<8>()?;
     let time_ns = u64::from_ne_bytes(*time);
     let half = |at: usize| Some(u32::from_ne_bytes(*body.get(at..)?.first_chunk()?));
     let word = |at: usize| Some(u64::from_ne_bytes(*body.get(at..)?.first_chunk()?));
-    // In a pid namespace the kernel says 0 of processes that it does not have, and −1 of some that end.
+    // In a pid namespace, the kernel writes 0 for processes outside of the namespace, and −1 for
+    // some exiting processes.
     let is_ours = |pid| pid != 0 && pid != u32::MAX;
     let event = |pid, what| is_ours(pid).then_some(ProcessEvent { time_ns, pid, what });
     match kind {
@@ -240,7 +247,7 @@ fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<ProcessEvent> {
         kind::COMM if misc & COMM_EXEC != 0 => event(half(0)?, EventKind::Exec),
         kind::FORK => {
             let (pid, parent) = (half(0)?, half(4)?);
-            // A thread otherwise.
+            // With the same pid, the child is a thread.
             if pid == parent { None } else { event(pid, EventKind::Forked(parent)) }
         }
         kind::EXIT => {
@@ -297,7 +304,7 @@ mod tests {
     #[test]
     fn short_records_are_not_parsed() {
         for kind in 0..12 {
-            // The shortest one is a pid and the time.
+            // The shortest record is a pid and the time.
             for length in 0..12 {
                 assert_eq!(parse(kind, COMM_EXEC, &vec![0xff; length]), None, "{kind} {length}");
             }

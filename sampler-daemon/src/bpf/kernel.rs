@@ -1,4 +1,4 @@
-//! The loaded eBPF program with its maps: what the daemon holds of the kernel.
+//! The loaded eBPF program with its maps: all kernel objects of the daemon.
 
 use super::btf::{DivertedCalls, PidOffsets, TaskOffsets};
 use super::diverted;
@@ -31,49 +31,51 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-/// The object, aligned as its parser wants it.
+/// The eBPF object, aligned as its parser requires.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sampler.bpf.o"));
 
-/// When the live set is nearly full, a process that has no more than one of so many parts of it is spared until the others have
-/// been halved often: few enough are spared, so that it does not fill.
+/// Parts into which the live set is divided. When the set is nearly full, a process with at most
+/// one part is spared until the others have been halved often. Few enough processes are spared that
+/// the set does not fill.
 const LIVE_SHARES: u32 = 8;
 
-/// What is fixed when the program is loaded.
+/// Settings that are fixed when the program is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Which rung of the ladder to use.
+    /// The way to attach uprobes.
     pub engine: ProbeEngine,
-    /// Walk frame pointers in the kernel instead of copying the stack.
+    /// Whether the kernel walks frame pointers instead of copying the stack.
     pub frame_pointers: bool,
     /// Largest stack snapshot, one of [`SNAPSHOT_TIERS`].
     pub snapshot_bytes: u32,
-    /// Whether a stack that is known already is not copied again.
+    /// Whether a known stack is not copied again.
     pub stack_cache: bool,
-    /// Probe frees and keep the live set.
+    /// Whether frees are probed and the live set is kept.
     pub track_live: bool,
     /// Bound of the live set.
     pub max_live: u32,
     /// Size of the ring buffer: a power of two, at least a page.
     pub ring_bytes: u32,
-    /// Process slots.
+    /// Number of process slots.
     pub slots: u32,
-    /// Whether every process is profiled that is not excluded.
+    /// Whether every process is profiled unless it is excluded.
     pub everyone: bool,
-    /// Whether there can be several processes, none of which may take the ring from the others.
+    /// Whether several processes share the ring, so that none may take all of it.
     pub shares: bool,
     /// Whether probes of processes that sample by themselves are used.
     pub usdt: bool,
-    /// Whether functions that change what is mapped are probed.
+    /// Whether functions that change mappings are probed.
     pub mappings: bool,
-    /// Whether children of profiled processes are profiled as well; that takes `tasks`.
+    /// Whether children of profiled processes are profiled as well; needs `tasks`.
     pub follow: bool,
-    /// The daemon's pid namespace, where it is not the initial one; that takes the numbers of `tasks`.
+    /// The daemon's pid namespace if it is not the initial one; needs `numbers` of `tasks`.
     pub pid_namespace: Option<u64>,
-    /// What is known of the kernel's tasks: without it a process counts as gone when its first thread is.
+    /// Offsets in the kernel's tasks. Without them a process counts as gone when its first thread
+    /// is gone.
     pub tasks: Option<TaskOffsets>,
-    /// Whether the kernel side samples a process rarer while its records fill the ring.
+    /// Whether the kernel side samples a process more rarely while its records fill the ring.
     pub brake: bool,
-    /// The budget of windows, where allocations are seen in windows only.
+    /// The budget of windows, if allocations are recorded in windows only.
     pub windows: Option<Budget>,
 }
 
@@ -83,7 +85,7 @@ pub struct Kernel {
     pub slots: ProcessSlots,
     /// Exact totals, outcomes, countdowns.
     pub totals: Totals,
-    /// How often probes were hit.
+    /// Approximate counts of probe hits.
     pub hits: Hits,
     /// The live set.
     pub live: LiveSet,
@@ -91,30 +93,32 @@ pub struct Kernel {
     pub lost: LostCells,
     /// Calls between entry and return.
     pub pending: PendingCalls,
-    /// Stacks that are not copied again.
+    /// Known stacks, which are not copied again.
     pub stack_cache: StackCache,
-    /// Where processes have Python frames.
+    /// Where processes have their Python frames.
     pub python: PythonRuntimes,
-    /// Records from the program.
+    /// The ring buffer with the program's records.
     pub ring: Ring,
     programs: Programs,
     attacher: Attacher,
-    /// Only an object that was built with its log has one.
+    /// The eBPF log; only an object that was built with its log has one.
     log: Option<EbpfLogger<&'static dyn log::Log>>,
-    /// Slots by pid, and pids that have none for a reason.
+    /// Slots by pid, and pids without a slot for a reason.
     pub targets: Targets,
-    /// Probes of processes that sample by themselves; only where they are used, and links can raise their semaphores.
+    /// Probes of processes that sample by themselves. Present only if such probes are used and
+    /// links can raise their semaphores.
     pub usdt: Option<UsdtPrograms>,
-    /// Its slot is behind those of processes.
+    /// The slot behind those of processes.
     calibration_slot: u32,
-    /// Clocks and gates, where allocations are seen in windows only.
+    /// Clocks and gates, if allocations are recorded in windows only.
     pub windows: Option<WindowGates>,
-    // Holds the tracepoints' links and the read-only data as well.
+    // Also holds the tracepoints' links and the read-only data.
     ebpf: Ebpf,
 }
 
 impl Kernel {
-    /// Loads the program and its maps, and follows `execve`; `attacher` makes and closes its probes.
+    /// Loads the program and its maps, and attaches to process events. `attacher` makes and closes
+    /// the probes.
     pub fn load(settings: &Settings, attacher: Attacher) -> anyhow::Result<Kernel> {
         let counters = filter_counters(settings.max_live);
         let mut ebpf = load_object(settings, counters)?;
@@ -187,24 +191,25 @@ impl Kernel {
         })
     }
 
-    /// Passes on what the program has logged.
+    /// Forwards what the program has logged.
     pub fn flush_log(&mut self) {
         if let Some(log) = &mut self.log {
             log.flush();
         }
     }
 
-    /// The slot that hits of the daemon's own functions are counted in; no process has it.
+    /// The slot that counts hits of the daemon's own functions. No process has this slot.
     pub fn calibration_slot(&self) -> u32 {
         self.calibration_slot
     }
 
-    /// The rung in use.
+    /// The engine in use.
     pub fn engine(&self) -> ProbeEngine {
         self.programs.engine()
     }
 
-    /// Attaches to `points` of `file` in process `pid`, or in every process that maps it; on an error nothing stays attached.
+    /// Attaches to `points` of `file` in process `pid`, or in every process that maps the file. On
+    /// an error nothing stays attached.
     pub fn attach(
         &mut self,
         file: &File,
@@ -214,29 +219,31 @@ impl Kernel {
         self.programs.attach(&self.attacher, file, pid, points)
     }
 
-    /// Who makes and closes the probes.
+    /// The attacher, which makes and closes the probes.
     pub fn attacher(&self) -> &Attacher {
         &self.attacher
     }
 
-    /// Processes with threads whose system calls do not reach the kernel.
+    /// Returns processes with threads whose system calls do not reach the kernel.
     pub fn diverted(&mut self) -> anyhow::Result<FxHashSet<u32>> {
         diverted::list(&mut self.ebpf)
     }
 
-    /// What all processes share.
+    /// The state that all processes share.
     pub fn state(&self) -> &State {
         self.live.state()
     }
 }
 
 impl Settings {
-    /// Whether probes of processes that sample by themselves are used: perf events, as we attach them, do not raise a semaphore.
+    /// Whether probes of processes that sample by themselves are used. Perf events, as we attach
+    /// them, do not raise a semaphore.
     pub fn uses_usdt(&self) -> bool {
         self.usdt && self.engine != ProbeEngine::Perf
     }
 
-    /// Slots of processes, and behind them the one of the calibration; at most [`MAX_KERNEL_SLOTS`].
+    /// Number of process slots and of the calibration slot behind them; at most
+    /// [`MAX_KERNEL_SLOTS`].
     ///
     /// [`MAX_KERNEL_SLOTS`]: sampler_common::limits::MAX_KERNEL_SLOTS
     fn all_slots(&self) -> u32 {
@@ -244,7 +251,8 @@ impl Settings {
     }
 }
 
-/// Sixteen counters for every live sample keep fifteen of sixteen foreign frees away from a full live set.
+/// Number of filter counters: sixteen for every live sample. With a full live set, fifteen of
+/// sixteen frees of unsampled blocks then end at the filter.
 fn filter_counters(max_live: u32) -> usize {
     (max_live as usize * 16).next_power_of_two().clamp(1 << 16, 1 << 24)
 }
@@ -258,7 +266,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let track_live = u64::from(settings.track_live);
     let filter_shift = 64 - u64::from(counters.ilog2());
     let live_high = (u64::from(settings.max_live) * THIN_AT_PERCENT / 100).max(1);
-    // Sixteen steps from there to the bound: filling it takes 2^15 samples for the last of them.
+    // Sixteen steps lie between `live_high` and the bound. In the last step, one of 2^15 samples is
+    // admitted.
     let live_step = (u64::from(settings.max_live).saturating_sub(live_high) / 16).max(1);
     let shared_ring_bytes = if settings.shares { u64::from(settings.ring_bytes) } else { 0 };
     let brake_ring_bytes = if settings.brake { u64::from(settings.ring_bytes) } else { 0 };
@@ -276,7 +285,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let (level, numbers): (u64, u64) = (of_number(|of| of.level), of_number(|of| of.numbers));
     let namespace_inode: u64 = of_number(|of| of.namespace_inode);
     EbpfLoader::new()
-        // The object needs nothing of the kernel's own BTF (which `new` has parsed all the same).
+        // The object needs nothing of the kernel's own BTF (`new` has parsed the BTF all the same).
         .btf(None)
         .override_global("FRAME_POINTERS", &frame_pointers, true)
         .override_global("LARGEST_TIER", &largest_tier, true)
@@ -319,7 +328,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .context("load the eBPF object")
 }
 
-/// Descriptors of the object's maps by name.
+/// File descriptors of the object's maps by name.
 pub(super) fn descriptors(ebpf: &Ebpf) -> anyhow::Result<HashMap<String, RawFd>> {
     ebpf.maps()
         .map(|(name, map)| Ok((name.to_owned(), data(map)?.fd().as_fd().as_raw_fd())))
@@ -334,7 +343,8 @@ fn start_clocks(
     let map = ebpf.take_map("WINDOWS").context("map WINDOWS is not in the eBPF object")?;
     let mut gates =
         WindowGates::start(ebpf, data(&map)?.fd().as_fd(), settings.all_slots(), budget)?;
-    // The daemon's own functions are probed for their prices.
+    // The gate of the calibration slot stays open: the daemon's own functions are probed to measure
+    // costs.
     gates.open(settings.slots);
     Ok(gates)
 }

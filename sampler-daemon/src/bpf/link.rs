@@ -1,4 +1,4 @@
-//! The programs of a rung, and where they are attached.
+//! The programs of an engine, and where they are attached.
 
 use super::engine::ProbeEngine;
 use super::guardian::{Attacher, Link};
@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Where the kernel says which type the PMU of uprobes has.
+/// File with the type of the PMU of uprobes.
 const PMU: &str = "/sys/bus/event_source/devices/uprobe/type";
 
 const SESSION: &str = "alloc_session";
@@ -18,7 +18,7 @@ const LEAVE: &str = "alloc_return";
 const FREE: &str = "free_entry";
 const NEW: &str = "new_entry";
 
-/// What to attach to in one file: file offsets of the probed instructions with their cookies.
+/// Points to attach to in one file: file offsets of the probed instructions with their cookies.
 #[derive(Clone, Debug, Default)]
 pub struct Points {
     /// Allocating functions.
@@ -29,18 +29,19 @@ pub struct Points {
     pub entering: Vec<(u64, u64)>,
 }
 
-/// The loaded programs of a rung.
+/// The loaded programs of an engine.
 pub struct Programs {
-    /// Entry of allocating functions, of sessions their return as well.
+    /// Program at the entry of allocating functions; a session program runs at their return as
+    /// well.
     enter: OwnedFd,
-    /// Their return; sessions have none of its own.
+    /// Program at the return of allocating functions; `None` for sessions.
     leave: Option<OwnedFd>,
-    /// Entry of freeing functions.
+    /// Program at the entry of freeing functions.
     free: OwnedFd,
-    /// Entry of functions that can throw.
+    /// Program at the entry of functions that can throw.
     new: OwnedFd,
     engine: ProbeEngine,
-    /// Type of the PMU of uprobes; only of the rung that needs it.
+    /// Type of the PMU of uprobes; 0 unless the engine is perf.
     pmu: u32,
 }
 
@@ -61,14 +62,14 @@ impl Programs {
         Ok(Programs { enter, leave: Some(leave), free, new, engine, pmu })
     }
 
-    /// The rung that these programs are for.
+    /// The engine of these programs.
     pub fn engine(&self) -> ProbeEngine {
         self.engine
     }
 
-    /// Attaches to `points` of `file` in process `pid` (`None`: in every process), in this order: frees, returns, entries. So no
-    /// followed call is without its return, and no sampled block can end unseen. On an error nothing
-    /// stays attached.
+    /// Attaches to `points` of `file` in process `pid` (`None`: in every process). The order is
+    /// frees, returns, entries. So every followed call has its return probed, and every free of a
+    /// sampled block is seen. On an error nothing stays attached.
     pub(super) fn attach(
         &self,
         attacher: &Attacher,

@@ -1,4 +1,4 @@
-//! The live set as the daemon sees it: read whole, thinned, purged.
+//! The daemon's access to the live set: reading, thinning, purging.
 
 use super::shared::{Filter, ProcessSlots, State};
 use super::sys;
@@ -36,36 +36,37 @@ impl LiveSet {
         &self.state
     }
 
-    /// Entries now.
+    /// Number of entries now.
     pub fn len(&self) -> u64 {
         self.state.live()
     }
 
-    /// Whether nothing is in it.
+    /// Whether the live set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries at most.
+    /// Maximum number of entries.
     pub fn bound(&self) -> u32 {
         self.bound
     }
 
-    /// All entries: every one that is there from beginning to end of the call.
+    /// Returns the entries. Every entry that exists from the beginning to the end of the call is
+    /// included.
     pub fn entries(&self) -> io::Result<Vec<(LiveKey, LiveEntry)>> {
         sys::entries(self.map.fd().as_fd(), ZERO)
     }
 
-    /// Whether the entry of `sample` is there.
+    /// Whether the live set has the entry of `sample`.
     pub fn holds(&self, key: &LiveKey, sample: u64) -> bool {
         let there = sys::look_up::<_, LiveEntry>(self.map.fd().as_fd(), key);
         there.is_ok_and(|entry| entry.is_some_and(|entry| entry.sample == sample))
     }
 
-    /// Takes the entry of `sample` out; false if it is gone already.
+    /// Removes the entry of `sample`. Returns false if the entry is gone already.
     ///
-    /// Another sample that has come to the same address stays: a free of it must not find it missing. Should
-    /// it come between the look and the taking, it is put back.
+    /// Another sample that has come to the same address stays: a free of that sample must find its
+    /// entry. If that sample comes between the look-up and the removal, its entry is put back.
     pub fn remove(&mut self, key: &LiveKey, sample: u64) -> io::Result<bool> {
         let map = self.map.fd().as_fd();
         let there = sys::look_up::<_, LiveEntry>(map, key)?;
@@ -79,7 +80,7 @@ impl LiveSet {
         }
         match sys::insert_new(map, key, &taken) {
             Ok(()) => {}
-            // The address has a third sample by now, which counts for itself.
+            // The address has a third sample by now, which is counted itself.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.forget(key, &taken);
             }
@@ -88,7 +89,7 @@ impl LiveSet {
         Ok(false)
     }
 
-    /// The entry is in no counter any more.
+    /// Removes an entry from all counters.
     fn forget(&mut self, key: &LiveKey, taken: &LiveEntry) {
         if taken.is_filtered() {
             self.filter.leave(key.pointer, key.space.slot);

@@ -1,4 +1,4 @@
-//! Samples whose record was lost: sizes and rates, for the totals.
+//! Samples whose record was lost: their sizes and rates, for the totals.
 
 use super::sys;
 use aya::maps::MapData;
@@ -20,7 +20,8 @@ impl LostCells {
         sys::entries(self.0.fd().as_fd(), zero)
     }
 
-    /// Takes the cells of a slot out, each as it is in that moment: a sample that is lost meanwhile is in it, or in the next one.
+    /// Removes and returns the cells of a slot, each with its contents of that moment. A sample
+    /// that is lost meanwhile is in the returned cell or in the next one.
     pub fn take_slot(&mut self, slot: u32) -> io::Result<Vec<(LostKey, LostCell)>> {
         let mut taken = Vec::new();
         for (key, _) in self.read()?.into_iter().filter(|(key, _)| key.slot == slot) {

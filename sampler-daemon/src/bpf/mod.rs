@@ -1,4 +1,4 @@
-//! The kernel side: loading, attaching, maps and the ring buffer. The only module with `unsafe`.
+//! The kernel side: loading, attaching, maps and the ring buffer. Only this module has `unsafe`.
 
 pub mod bench;
 pub mod btf;
@@ -41,7 +41,7 @@ pub use usdt::UsdtPoint;
 use aya::Pod;
 use sampler_common::wire::ProcessTotals;
 
-/// [`ProcessTotals`] as map values.
+/// [`ProcessTotals`] as a map value.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct TotalsValue(pub ProcessTotals);

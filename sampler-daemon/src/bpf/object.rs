@@ -1,11 +1,12 @@
 //! The compiled eBPF object, read a second time for the programs that aya cannot load.
 //!
-//! aya loads the object and makes its maps; its own `load` of a uprobe fixes the attach type. So the
-//! same bytes are parsed again, relocated against those maps, and loaded by `bpf(2)` with the
-//! attach type of the rung.
+//! aya loads the object and makes its maps. aya's own `load` of a uprobe fixes the attach type. So
+//! the same bytes are parsed again, relocated against those maps, and loaded by `bpf(2)` with the
+//! engine's attach type.
 //!
-//! The object's types go along. Functions with external linkage are global functions to the verifier then: it checks each of them once, with arguments of any value,
-//! and not at every call.
+//! The object's types (BTF) are loaded as well. With BTF, functions with external linkage are
+//! global functions to the verifier. The verifier checks a global function once, with arguments of
+//! any value, and not at every call.
 
 use super::{sys, verifier};
 use anyhow::{Context as _, anyhow};
@@ -16,7 +17,7 @@ use std::mem;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::thread::{self, ScopedJoinHandle};
 
-/// What all supported kernels know of type information: functions, which of them are global, and variables.
+/// BTF features that all supported kernels know: functions with their linkage, and variables.
 const TYPES: BtfFeatures = BtfFeatures::new(true, true, true, true, false, false, false, false);
 
 /// The object with its maps relocated.
@@ -51,10 +52,10 @@ impl ProgramText {
         Ok(ProgramText { object, types })
     }
 
-    /// Loads several programs, each by its name and for its attach type, at the same time.
+    /// Loads several programs at the same time, each by its name and for its attach type.
     ///
     /// # Errors
-    /// The first of these that one of them has.
+    /// The first error of the programs.
     pub fn load_all<const N: usize>(
         &self,
         programs: [(&str, u32); N],

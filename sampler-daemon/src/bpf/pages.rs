@@ -1,8 +1,8 @@
-//! Whether two files are one to the kernel.
+//! Whether two files are the same file to the kernel.
 //!
-//! Containers see the files of a layer that they share through overlay mounts of their own: other devices, other inodes, other paths.
-//! Yet their processes map the pages of the one file below, and a probe there meets all of them. Two probes would count every
-//! call twice.
+//! Containers see the files of a shared layer through overlay mounts of their own: with other
+//! devices, inodes and paths. Yet their processes map the pages of the one file below, and a probe
+//! on that file hits in all of them. Two probes would count every call twice.
 
 use super::sys::SharedMemory;
 use std::fs::File;
@@ -20,9 +20,10 @@ const FRAME: u64 = (1 << 55) - 1;
 /// Whether `a` and `b` have the same pages in the kernel's cache.
 ///
 /// # Errors
-/// If one cannot be mapped, or the kernel does not say where its pages are.
+/// If a file cannot be mapped, or the kernel hides where its pages are.
 pub fn are_shared(a: &File, b: &File) -> io::Result<bool> {
-    // Both are mapped at a time, so that no page can go and make room for the other.
+    // Both are mapped at the same time. Otherwise the first page could be evicted and its frame
+    // reused for the second.
     let a = SharedMemory::map(a.as_fd(), PAGE, 0, false)?;
     let b = SharedMemory::map(b.as_fd(), PAGE, 0, false)?;
     Ok(frame(&a)? == frame(&b)?)
@@ -30,14 +31,14 @@ pub fn are_shared(a: &File, b: &File) -> io::Result<bool> {
 
 /// The frame of a mapped page.
 fn frame(page: &SharedMemory) -> io::Result<u64> {
-    // Brings it into memory.
+    // The read brings the page into memory.
     std::hint::black_box(page.atomic_u32(0).load(Relaxed));
     let mut entry = [0; 8];
     let at = page.address() / PAGE as u64 * 8;
     File::open("/proc/self/pagemap")?.read_exact_at(&mut entry, at)?;
     let entry = u64::from_ne_bytes(entry);
     match entry & FRAME {
-        // Frames are hidden from those who are not root.
+        // The kernel hides frame numbers from processes that are not root.
         0 => Err(io::Error::other("the kernel hides where pages are")),
         _ if entry & PRESENT == 0 => Err(io::Error::other("the page has left memory")),
         frame => Ok(frame),

@@ -29,17 +29,18 @@ impl PendingCalls {
         PendingCalls(map)
     }
 
-    /// Calls now; 0 where that cannot be read.
+    /// Number of pending calls now; 0 if the map cannot be read.
     pub fn len(&self) -> u64 {
         sys::entries(self.0.fd().as_fd(), ZERO).map_or(0, |calls| calls.len() as u64)
     }
 
-    /// Whether there is none.
+    /// Whether no call is pending.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes out the calls in address spaces that have `ended`: they never return. How many were sampled.
+    /// Removes the calls in address spaces that have `ended`: these calls never return. Returns how
+    /// many of them were sampled.
     pub fn forget(&self, ended: impl Fn(Space) -> bool) -> io::Result<u64> {
         let mut sampled = 0;
         for (key, call) in sys::entries(self.0.fd().as_fd(), ZERO)? {

@@ -1,10 +1,11 @@
-//! Asks, before anything is loaded, whether this machine and user can profile at all.
+//! Checks, before anything is loaded, whether this machine and user can profile at all.
 
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// What samplerd needs, with the names that the kernel gives it (capabilities(7)).
+/// Capabilities that samplerd needs, with the kernel's names (capabilities(7)).
 ///
-/// In this order: to load eBPF programs; to attach uprobes and to read what they see; to read memory and mappings of others; to read their files.
+/// In this order, they allow: loading eBPF programs; attaching uprobes and reading what they see;
+/// reading memory and mappings of other processes; reading the files of other processes.
 const NEEDED: [(CapabilitySet, &str); 4] = [
     (CapabilitySet::BPF, "CAP_BPF"),
     (CapabilitySet::PERFMON, "CAP_PERFMON"),
@@ -12,25 +13,25 @@ const NEEDED: [(CapabilitySet, &str); 4] = [
     (CapabilitySet::DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
 ];
 
-/// Why profiling cannot work here. Each message is one line with its remedy.
+/// The reason why profiling cannot work here. Each message is one line with its remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
-    /// Some capability is missing.
+    /// Capabilities are missing.
     #[error(
         "samplerd has no {missing} (user id {user}): run it as root (sudo samplerd …), or give it what packaging/samplerd.service does"
     )]
     Capabilities {
-        /// Names, with spaces between them.
+        /// Names, separated by spaces.
         missing: String,
-        /// Whose process it is.
+        /// User id of the process.
         user: u32,
     },
-    /// The processor.
+    /// The processor is not supported.
     #[error("this machine is {0}; samplerd knows x86_64 only")]
     Architecture(&'static str),
 }
 
-/// Checks what can be checked without loading a program.
+/// Checks everything that can be checked without loading a program.
 ///
 /// # Errors
 /// If samplerd cannot profile anything here.

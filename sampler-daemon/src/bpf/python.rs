@@ -18,7 +18,7 @@ impl PythonRuntimes {
         Ok(PythonRuntimes(SharedMemory::map(fd, bytes, 0, true)?))
     }
 
-    /// From now on the process in a slot has its Python frames there.
+    /// Sets where the process in a slot has its Python frames, from now on.
     pub fn set(&mut self, slot: u32, runtime: &PythonRuntime) {
         self.clear(slot);
         let PythonRuntime {
@@ -45,13 +45,13 @@ impl PythonRuntimes {
             (offset_of!(PythonRuntime, boundary), boundary),
             (offset_of!(PythonRuntime, frame_bytes), frame_bytes),
             (offset_of!(PythonRuntime, code_words), code_words),
-            // Last: whoever sees it sees the others.
+            // The generation is last: whoever sees the generation sees the other fields.
             (offset_of!(PythonRuntime, generation), generation),
         ];
         fields.into_iter().for_each(|(field, value)| self.store(slot, field, value));
     }
 
-    /// The process in a slot has none.
+    /// Marks a slot as a process without Python frames.
     pub fn clear(&mut self, slot: u32) {
         self.store(slot, offset_of!(PythonRuntime, generation), 0);
     }

@@ -1,10 +1,11 @@
-//! One set of probes to attach, and how the kernel is asked for it. Who asks is decided elsewhere ([`super::guardian`]).
+//! A set of probes to attach, and the kernel calls that attach it. [`super::guardian`] decides
+//! which process makes these calls.
 
 use super::sys;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
-/// Where in a call a program runs.
+/// The points in a call at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// Entry, and return unless the entry returns 1 (Linux 6.13).
@@ -26,12 +27,12 @@ impl Hook {
     }
 }
 
-/// By which kind of link.
+/// The kind of link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One link for all probes (Linux 6.6).
     Multi(Hook),
-    /// A perf event for each, of the PMU with this type.
+    /// A perf event for each probe; the number is the type of the PMU.
     Perf(Hook, u32),
 }
 
@@ -40,14 +41,15 @@ pub(super) enum Kind {
 pub(super) struct Point {
     /// File offset.
     pub(super) offset: u64,
-    /// What the program is asked.
+    /// The cookie that the program gets.
     pub(super) cookie: u64,
-    /// File offset of a counter that the kernel raises for as long as the probe is there; 0: none. Perf events raise none.
+    /// File offset of a counter that the kernel raises while the probe is attached; 0: no counter.
+    /// Perf events raise no counter.
     pub(super) counter: u64,
 }
 
 impl Point {
-    /// One without a counter.
+    /// A point without a counter.
     pub(super) fn new(offset: u64, cookie: u64) -> Point {
         Point { offset, cookie, counter: 0 }
     }
@@ -58,7 +60,7 @@ impl Point {
 pub(super) struct Request<'a> {
     pub(super) program: BorrowedFd<'a>,
     pub(super) kind: Kind,
-    /// The very file, whatever its path means by now and in whichever mount namespace.
+    /// The open file: its path may mean another file by now, or in another mount namespace.
     pub(super) file: BorrowedFd<'a>,
     /// `None`: every process.
     pub(super) pid: Option<u32>,
@@ -66,7 +68,8 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Attaches: closing the descriptors detaches. On an error nothing stays attached.
+    /// Attaches the probes. Closing the descriptors detaches them. On an error nothing stays
+    /// attached.
     pub(super) fn attach(&self) -> io::Result<Vec<OwnedFd>> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         match self.kind {

@@ -1,4 +1,4 @@
-//! Reads the ring buffer: checks records before anybody believes them.
+//! Reads the ring buffer and checks its records before the daemon uses them.
 
 use super::shared::{ProcessSlots, RingPositions};
 use aya::maps::{MapData, RingBuf};
@@ -16,13 +16,13 @@ pub struct PythonStack {
     pub space: Space,
     /// Number of the sample.
     pub sample: u64,
-    /// As in [`PythonRecord::flags`].
+    /// The value of [`PythonRecord::flags`].
     pub flags: u32,
     /// The frames, newest first.
     pub frames: Vec<PythonFrame>,
 }
 
-/// A record, checked.
+/// A checked record.
 #[derive(Debug)]
 pub enum Record<'a> {
     /// A sampled allocation with a stack snapshot that starts at its stack pointer.
@@ -31,7 +31,7 @@ pub enum Record<'a> {
     Frames(AllocationRecord, &'a [u8]),
     /// A sampled allocation with the id of a known stack.
     Known(AllocationRecord, u64),
-    /// The end of a sampled block.
+    /// The free of a sampled block.
     Free(FreeRecord),
     /// A new program image.
     Exec(EventRecord),
@@ -43,18 +43,19 @@ pub enum Record<'a> {
     Leaving(EventRecord),
     /// A new program image of a process that has no slot yet.
     ExpectedExec(EventRecord),
-    /// The gate of a process has moved.
+    /// The state of a process's gate has changed.
     Gate(EventRecord),
-    /// A call that changes what is mapped, with a stack snapshot that starts at its stack pointer (empty: none was copied).
+    /// A call that changes mappings, with a stack snapshot that starts at its stack pointer (empty:
+    /// no stack was copied).
     Mapping(MappingRecord, &'a [u8]),
     /// The Python frames of a sampled allocation whose record follows.
     Python(PythonStack),
-    /// Not a record of ours.
+    /// The bytes are no valid record.
     Malformed,
 }
 
 impl Record<'_> {
-    /// The address space that it is of.
+    /// The address space that the record belongs to.
     pub fn space(&self) -> Option<Space> {
         match self {
             Record::Snapshot(record, _) | Record::Frames(record, _) | Record::Known(record, _) => {
@@ -72,7 +73,7 @@ impl Record<'_> {
         }
     }
 
-    /// When it was sampled (`CLOCK_MONOTONIC`); `None`: it is no sampled allocation.
+    /// Time of a sampled allocation (`CLOCK_MONOTONIC`); `None` for other records.
     pub fn sampled_ns(&self) -> Option<u64> {
         match self {
             Record::Snapshot(record, _) | Record::Frames(record, _) | Record::Known(record, _) => {
@@ -99,7 +100,8 @@ impl Ring {
         Ring { buffer, positions, slots }
     }
 
-    /// Hands out up to `most` records, none of those reserved behind `until`; returns how many there were.
+    /// Passes up to `most` records to `each`, none of those reserved behind `until`. Returns how
+    /// many there were.
     pub fn read(&mut self, most: usize, until: u64, mut each: impl FnMut(Record<'_>)) -> usize {
         for count in 0..most {
             if self.has_read(until) {
@@ -116,19 +118,22 @@ impl Ring {
         most
     }
 
-    /// Bytes reserved by the program so far; with [`Ring::has_read`], "everything up to now".
+    /// Bytes reserved by the program so far. With [`Ring::has_read`], a caller can wait until all
+    /// records up to now are read.
     pub fn produced(&self) -> u64 {
         self.positions.produced()
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait in the ring.
     pub fn waiting(&self) -> u64 {
-        // First: what is produced later is more.
+        // The consumer's position is read first: the producer's position, read later, is then never
+        // less.
         let consumed = self.positions.consumed();
         self.positions.produced().wrapping_sub(consumed)
     }
 
-    /// Whether everything up to `position` has been read (a record may still be being written).
+    /// Whether everything up to `position` has been read. A record before `position` may not be
+    /// submitted yet.
     pub fn has_read(&self, position: u64) -> bool {
         self.positions.consumed() >= position
     }
@@ -163,7 +168,7 @@ macro_rules! u64_at {
     };
 }
 
-/// Checks one record.
+/// Parses and checks one record.
 pub(crate) fn parse(bytes: &[u8]) -> Record<'_> {
     parse_checked(bytes).unwrap_or(Record::Malformed)
 }
@@ -313,7 +318,7 @@ mod tests {
         assert!(matches!(parse(&bytes), Record::Malformed));
         bytes[4] = 8;
         assert!(matches!(parse(&bytes), Record::Snapshot(_, stack) if stack.len() == 8));
-        // Python frames that claim to be more than the record has room for.
+        // A record that claims more Python frames than it has room for.
         let mut bytes = vec![0u8; size_of::<PythonRecord>()];
         bytes[0] = RecordKind::Python as u8;
         bytes[4] = MAX_PYTHON_FRAMES as u8 + 1;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 const PAGE: usize = 4096;
 
-/// As many bytes in whole pages.
+/// Rounds `bytes` up to whole pages.
 pub(super) fn pages(bytes: usize) -> usize {
     bytes.div_ceil(PAGE) * PAGE
 }
@@ -41,9 +41,9 @@ impl ProcessSlots {
         slot as usize * size_of::<ProcessConfig>() + field
     }
 
-    /// The designs of all size classes, from the next call on.
+    /// Sets the designs of all size classes, from the next call on.
     pub fn set_designs(&mut self, slot: u32, designs: &[Design; CLASSES]) {
-        // First what is wanted: whoever brakes meanwhile looks again.
+        // `wanted` is written first: the kernel side reads it again after it has changed a design.
         for field in [offset_of!(ProcessConfig, wanted), offset_of!(ProcessConfig, designs)] {
             for (class, design) in designs.iter().enumerate() {
                 self.word(slot, field + class * 8).store(design.word(), SeqCst);
@@ -51,7 +51,7 @@ impl ProcessSlots {
         }
     }
 
-    /// Lets the brake of the slot go.
+    /// Releases the slot's back-pressure.
     pub fn release_brake(&mut self, slot: u32) {
         for class in 0..CLASSES {
             let wanted = self.word(slot, offset_of!(ProcessConfig, wanted) + class * 8);
@@ -60,31 +60,33 @@ impl ProcessSlots {
         }
     }
 
-    /// The highest level of the slot's brake since the last question, or since it was made ready.
+    /// Returns the highest level of the slot's back-pressure since the last call, or since the slot
+    /// was prepared.
     pub fn take_brake_level(&mut self, slot: u32) -> u32 {
         let levels = self.word(slot, offset_of!(ProcessConfig, levels)).swap(0, SeqCst);
         levels.checked_ilog2().unwrap_or(0)
     }
 
-    /// How often the brake has raised an interval of the slot.
+    /// How often back-pressure has raised an interval of the slot.
     pub fn braked(&self, slot: u32) -> u64 {
         self.word(slot, offset_of!(ProcessConfig, braked)).load(SeqCst)
     }
 
-    /// Whether no block of the slot enters the live set: the ends of some would not be seen.
+    /// Sets whether no block of the slot enters the live set. That is needed where some frees would
+    /// not be seen.
     pub fn set_holds_nothing(&mut self, slot: u32, holds_nothing: bool) {
         let field = offset_of!(ProcessConfig, holds_nothing);
         self.word(slot, field).store(u64::from(holds_nothing), SeqCst);
     }
 
-    /// See [`ProcessSlots::set_holds_nothing`].
+    /// Whether no block of the slot enters the live set; see [`ProcessSlots::set_holds_nothing`].
     pub fn holds_nothing(&self, slot: u32) -> bool {
         self.word(slot, offset_of!(ProcessConfig, holds_nothing)).load(SeqCst) != 0
     }
 
     /// Bytes of the slot's records that wait in the ring.
     pub fn waiting(&self, slot: u32) -> u64 {
-        // First: what is sent later is more.
+        // `ring_read` is loaded first: `ring_sent`, loaded later, is then never less.
         let read = self.word(slot, offset_of!(ProcessConfig, ring_read)).load(SeqCst);
         self.word(slot, offset_of!(ProcessConfig, ring_sent)).load(SeqCst).wrapping_sub(read)
     }
@@ -93,38 +95,40 @@ impl ProcessSlots {
         self.memory.atomic_u64(Self::offset(slot, field))
     }
 
-    /// The current program image of the slot.
+    /// The generation of the slot: its current program image.
     pub fn generation(&self, slot: u32) -> u32 {
         self.memory
             .atomic_u32(Self::offset(slot, offset_of!(ProcessConfig, generation)))
             .load(SeqCst)
     }
 
-    /// How often a thread that was not the first one has called `execve` in the slot.
+    /// How often a thread other than the first has called `execve` in the slot.
     pub fn leader_changes(&self, slot: u32) -> u32 {
         self.memory
             .atomic_u32(Self::offset(slot, offset_of!(ProcessConfig, leader_changes)))
             .load(SeqCst)
     }
 
-    /// The daemon has read `bytes` of the slot's records from the ring; of no slot: nothing.
+    /// Counts `bytes` of the slot's records that the daemon has read from the ring. An unknown slot
+    /// is ignored.
     pub(super) fn add_read(&self, slot: u32, bytes: u64) {
         self.add(slot, offset_of!(ProcessConfig, ring_read), bytes);
     }
 
-    /// An entry of the slot has been taken out of the live set.
+    /// Subtracts an entry of the slot that the daemon has removed from the live set.
     pub(super) fn subtract_live(&self, slot: u32) {
         self.add(slot, offset_of!(ProcessConfig, live), 1u64.wrapping_neg());
     }
 
     fn add(&self, slot: u32, field: usize, amount: u64) {
-        // The slot comes from the kernel side.
+        // The slot comes from the kernel side and may be out of range.
         if slot < self.slots {
             self.memory.atomic_u64(Self::offset(slot, field)).fetch_add(amount, SeqCst);
         }
     }
 
-    /// Starts or ends a use of the slot: what still comes from before is stale. Returns the new generation.
+    /// Starts or ends a use of the slot. Records of earlier generations are then stale. Returns the
+    /// new generation.
     pub fn renew(&mut self, slot: u32) -> u32 {
         self.word(slot, offset_of!(ProcessConfig, levels)).store(0, SeqCst);
         self.word(slot, offset_of!(ProcessConfig, braked)).store(0, SeqCst);
@@ -136,7 +140,8 @@ impl ProcessSlots {
         generation
     }
 
-    /// Whether that is of whoever has the slot now, or will: an image of an earlier use of it says nothing of this one's.
+    /// Whether `space` belongs to the present or next use of its slot. A program image of an
+    /// earlier use says nothing about the present use.
     pub fn is_of_now(&self, space: Space) -> bool {
         let begun = self.begun.get(space.slot as usize);
         begun.is_some_and(|begun| space.generation >= begun.load(SeqCst))
@@ -165,7 +170,7 @@ impl Filter {
         })
     }
 
-    /// A block of `slot` at `pointer` has left the live set.
+    /// Lowers the counters of a block of `slot` at `pointer` that has left the live set.
     pub fn leave(&mut self, pointer: u64, slot: u32) {
         for (level, shift) in
             [(&self.front, wire::FILTER_FRONT_SHIFT), (&self.back, self.back_shift)]
@@ -178,7 +183,7 @@ impl Filter {
     }
 }
 
-/// What all processes share (`STATE`).
+/// The state that all processes share (`STATE`).
 #[derive(Debug)]
 pub struct State(SharedMemory);
 
@@ -187,7 +192,8 @@ impl State {
         Ok(State(SharedMemory::map(fd, PAGE, 0, true)?))
     }
 
-    /// Entries of the live set. One is counted when it is there, and may be taken out in between.
+    /// Number of entries in the live set. An entry is counted after its insertion, and may be
+    /// removed in between.
     pub fn live(&self) -> u64 {
         let counted = self.0.atomic_u64(offset_of!(KernelState, live)).load(SeqCst);
         counted.cast_signed().max(0).cast_unsigned()
@@ -198,17 +204,18 @@ impl State {
         self.0.atomic_u64(offset_of!(KernelState, claims)).load(SeqCst)
     }
 
-    /// Calls of processes that are profiled and found no slot.
+    /// Calls of profiled processes that found no slot.
     pub fn unseen_calls(&self) -> u64 {
         self.0.atomic_u64(offset_of!(KernelState, unseen_calls)).load(SeqCst)
     }
 
-    /// Calls of excluded processes on links that they share.
+    /// Calls of excluded processes on shared links.
     pub fn excluded_calls(&self) -> u64 {
         self.0.atomic_u64(offset_of!(KernelState, excluded_calls)).load(SeqCst)
     }
 
-    /// Lets every process have `entries` of the live set before it has to make room for others.
+    /// Sets the number of entries of the live set that every process may have before it has to make
+    /// room for others.
     pub fn set_live_share(&mut self, entries: u64) {
         self.0.atomic_u64(offset_of!(KernelState, live_share)).store(entries, SeqCst);
     }
@@ -218,22 +225,23 @@ impl State {
         self.0.atomic_u64(offset_of!(KernelState, unfollowed)).load(SeqCst)
     }
 
-    /// `TARGETS` has changed: what is kept of it is over.
+    /// Invalidates all memos, because `TARGETS` has changed.
     pub(super) fn begin_epoch(&self) {
         self.0.atomic_u64(offset_of!(KernelState, epoch)).fetch_add(1, SeqCst);
     }
 
-    /// Entries that the daemon has taken out of the live set.
+    /// Subtracts entries that the daemon has removed from the live set.
     pub fn subtract_live(&mut self, entries: u64) {
         self.0.atomic_u64(offset_of!(KernelState, live)).fetch_sub(entries, SeqCst);
     }
 }
 
-/// Approximate counts of each slot's hits, by role and by how the probed instruction is run (`HITS`): where the kernel emulates it, and where it single-steps it.
+/// Approximate counts of each slot's hits (`HITS`), by role, and separately for emulated and
+/// single-stepped instructions.
 #[derive(Debug)]
 pub struct Hits {
     memory: SharedMemory,
-    /// What counters had shown that were begun anew since, by slot and number.
+    /// Counts of counters that were restarted since, by slot and counter.
     before: FxHashMap<(u32, u32), Counted>,
 }
 
@@ -249,13 +257,14 @@ impl Hits {
         self.memory.atomic_u64((slot * HITS_PER_SLOT + counter) as usize * Self::LINE)
     }
 
-    /// Begins at 0 for a use of the slot.
+    /// Sets the counts of a slot to 0 for a new use of the slot.
     pub fn reset(&mut self, slot: u32) {
         (0..HITS_PER_SLOT).for_each(|counter| self.word(slot, counter).store(0, SeqCst));
         self.before.retain(|(of, _), _| *of != slot);
     }
 
-    /// Begins counters anew, and keeps what they showed: what comes next is counted exactly, however much there was. What is added meanwhile is in the one or the other.
+    /// Restarts the slot's counters and keeps their counts. Later hits are then counted exactly,
+    /// however many came before. A concurrent hit falls into the old or the new count.
     pub fn begin_anew(&mut self, slot: u32) {
         for counter in 0..HITS_PER_SLOT {
             let shown = self.word(slot, counter).swap(0, SeqCst);
@@ -274,14 +283,14 @@ impl Hits {
         all
     }
 
-    /// Hits while the gate of the slot was not open, by the same rule.
+    /// Hits while the slot's gate was not open: emulated and single-stepped.
     pub fn read_outside(&self, slot: u32) -> [Counted; 2] {
-        // Whichever role.
+        // All roles have the same counter outside of windows.
         Self::both(slot, Role::Malloc).map(|cookie| self.counted(slot, cookie.counter_outside()))
     }
 
-    /// Hits of the slot's functions of `role`, emulated and single-stepped.
-    /// An emulated malloc has none: its hits are counted exactly, by what becomes of them.
+    /// Hits of the slot's functions of `role`, emulated and single-stepped. An emulated malloc has
+    /// no counter here: its hits are counted exactly, by their outcomes.
     pub fn read(&self, slot: u32, role: Role) -> [Counted; 2] {
         Self::both(slot, role).map(|cookie| self.counted(slot, cookie.counter()))
     }
@@ -291,7 +300,7 @@ impl Hits {
     }
 }
 
-/// How far the ring's writers and its reader are, in bytes.
+/// Positions of the ring's writers and of its reader, in bytes.
 #[derive(Debug)]
 pub struct RingPositions {
     consumer: SharedMemory,
@@ -331,9 +340,9 @@ mod tests {
         let is_of_now =
             |slots: &ProcessSlots, slot, generation| slots.is_of_now(Space { slot, generation });
         let first = slots.renew(2);
-        // Its programs come one after the other.
+        // The process executes one program after the other.
         assert!(is_of_now(&slots, 2, first) && is_of_now(&slots, 2, first + 3));
-        // It ends; then the slot is made ready for another.
+        // The process ends. Then the slot is prepared for another process.
         slots.renew(2);
         let second = slots.renew(2);
         assert!(!is_of_now(&slots, 2, first) && !is_of_now(&slots, 2, second - 1));

@@ -1,4 +1,5 @@
-//! The stacks that the kernel side knows (`KNOWN` with its tags), written through shared memory.
+//! The stacks that the kernel side knows (map `KNOWN` with its tags), written through shared
+//! memory.
 
 use super::sys::SharedMemory;
 use sampler_common::limits::{KNOWN_SPANS, KNOWN_WORDS, MAX_CACHED_STACKS};
@@ -9,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::SeqCst;
 
 const PAGE: usize = 4096;
-/// Places in one word.
+/// Number of places in one word.
 const PACKED: usize = 4;
 const _: () = assert!(KNOWN_WORDS.is_multiple_of(PACKED) && KNOWN_SPANS.is_multiple_of(2));
 
@@ -29,13 +30,14 @@ impl StackCache {
         })
     }
 
-    /// Makes the entry at `index` vacant.
+    /// Frees the entry at `index`.
     pub fn clear(&mut self, index: u32) {
         self.tags.atomic_u64(index as usize * 8).store(0, SeqCst);
         self.store(index, offset_of!(KnownStack, id), 0);
     }
 
-    /// The entry at `index` is this stack from now on. Whoever is comparing it meanwhile sees that its id has gone.
+    /// Writes a stack to the entry at `index`. A program that is comparing the old entry meanwhile
+    /// sees that its id has gone.
     pub fn put(&mut self, index: u32, tag: u64, stack: &KnownStack) {
         self.clear(index);
         let KnownCall { space, function, ip, sp } = stack.call;
@@ -73,7 +75,7 @@ impl StackCache {
     }
 }
 
-// Both are stored as one word.
+// `spans` and `words` are stored as one word.
 const _: () = assert!(offset_of!(KnownStack, words) == offset_of!(KnownStack, spans) + 4);
-// As `Space::word` says.
+// The order that `Space::word` requires.
 const _: () = assert!(offset_of!(Space, slot) == 0 && offset_of!(Space, generation) == 4);

@@ -1,8 +1,9 @@
-//! The few `bpf(2)` commands that aya does not have, and memory shared with maps.
+//! `bpf(2)` commands that aya does not have, and memory shared with maps.
 //!
 //! aya 0.14 knows neither multi nor session uprobes, batched look-ups, look-up-and-delete nor
-//! memory-mapped arrays. Layouts follow `union bpf_attr` of `include/uapi/linux/bpf.h`.
-//! Its uprobes by perf event belong to the process that attaches them; ours may belong to another ([`super::guardian`]).
+//! memory-mapped arrays. aya's uprobes by perf event belong to the process that attaches them; ours
+//! may belong to another process ([`super::guardian`]).
+//! Layouts follow `union bpf_attr` of `include/uapi/linux/bpf.h`.
 
 mod element;
 pub(super) mod filtered;
@@ -79,7 +80,7 @@ struct TypesLoad {
     pad: u32,
 }
 
-/// Loads type information (BTF). On rejection the error carries the end of the kernel's log.
+/// Loads type information (BTF). On rejection the error contains the end of the kernel's log.
 pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
     let mut attribute =
         TypesLoad { types: types.as_ptr() as u64, size: types.len() as u32, ..Default::default() };
@@ -94,7 +95,8 @@ pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
     })
 }
 
-/// Does again what has failed, with a log, only now that it is wanted: it is slow.
+/// Repeats a failed load with a log. The first attempt has no log, because a log makes loading
+/// slow.
 fn with_log(load: impl FnOnce(&mut [u8]) -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
     let mut log = vec![0u8; 1 << 22];
     load(&mut log).map_err(|error| {
@@ -110,8 +112,9 @@ fn with_log(load: impl FnOnce(&mut [u8]) -> io::Result<OwnedFd>) -> io::Result<O
 /// Bytes of a `struct bpf_func_info`.
 const FUNCTION_BYTES: usize = 8;
 
-/// Loads a uprobe program for `attach_type`; `instructions` are encoded, 8 bytes each. `types` are the loaded types and the `struct bpf_func_info` of each function.
-/// On rejection the error carries the end of the verifier's log.
+/// Loads a uprobe program for `attach_type`. `instructions` are encoded, 8 bytes each. `types` are
+/// the loaded types and the `struct bpf_func_info` of each function. On rejection the error
+/// contains the end of the verifier's log.
 pub(super) fn load_program(
     name: &str,
     instructions: &[u8],
@@ -164,7 +167,7 @@ struct LinkCreate {
     pad: u32,
 }
 
-/// A multi or session link on `offsets` of the file at `path`; pid 0 is every process.
+/// Makes a multi or session link on `offsets` of the file at `path`; pid 0 means every process.
 pub(super) fn link_uprobes(
     program: BorrowedFd<'_>,
     attach_type: u32,
@@ -177,8 +180,9 @@ pub(super) fn link_uprobes(
     link_counted(program, attach_type, path, offsets, (cookies, &[]), flags, pid)
 }
 
-/// As [`link_uprobes`], with cookies and the file offset of a counter for each probe (0: none), which the kernel raises in every process
-/// for as long as the probe is there. Either list may be empty.
+/// [`link_uprobes`] with cookies and counters. A counter is a file offset for each probe (0: none).
+/// The kernel raises the counter in every process while the probe is attached. Either list may be
+/// empty.
 pub(super) fn link_counted(
     program: BorrowedFd<'_>,
     attach_type: u32,

@@ -1,4 +1,4 @@
-//! Which processes are profiled: slots by pid, and the slots that new processes may take.
+//! The profiled processes: slots by pid, and the slots that new processes may take.
 
 use super::shared::State;
 use anyhow::Context as _;
@@ -9,7 +9,7 @@ use sampler_common::wire::{EXCLUDED, EXPECTED};
 pub struct Targets {
     slots: BpfHashMap<MapData, u32, u32>,
     vacant: Queue<MapData, u32>,
-    /// The kernel side keeps what it has looked up until the next epoch.
+    /// Holds the epoch: the kernel side caches its look-ups until the next epoch.
     state: State,
 }
 
@@ -22,14 +22,14 @@ impl Targets {
         Targets { slots, vacant, state }
     }
 
-    /// Process `pid` has this slot.
+    /// Gives slot `slot` to process `pid`.
     pub fn enter(&mut self, pid: u32, slot: u32) -> anyhow::Result<()> {
         let entered = self.slots.insert(pid, slot, 0);
         self.state.begin_epoch();
         entered.with_context(|| format!("enter pid {pid} in the eBPF map"))
     }
 
-    /// Process `pid` gets this slot, if nothing stands for it yet.
+    /// Gives slot `slot` to process `pid`, if the map has no entry for the process yet.
     pub fn claim(&mut self, pid: u32, slot: u32) -> anyhow::Result<()> {
         const NOEXIST: u64 = 1;
         let claimed = self.slots.insert(pid, slot, NOEXIST);
@@ -37,57 +37,58 @@ impl Targets {
         claimed.with_context(|| format!("pid {pid} is in the eBPF map already"))
     }
 
-    /// Process `pid` is not profiled, and gets no slot.
+    /// Excludes process `pid`: it is not profiled and gets no slot.
     pub fn exclude(&mut self, pid: u32) -> anyhow::Result<()> {
         self.enter(pid, EXCLUDED)
     }
 
-    /// Process `pid` gets a slot with its first allocation.
+    /// Lets process `pid` take a slot at its first allocation.
     pub fn expect(&mut self, pid: u32) -> anyhow::Result<()> {
         self.enter(pid, EXPECTED)
     }
 
-    /// Forgets process `pid`.
+    /// Removes the entry of process `pid`.
     pub fn forget(&mut self, pid: u32) {
-        // It is missing only if it was never entered.
+        // The removal fails only if the process was never entered.
         let _ = self.slots.remove(&pid);
         self.state.begin_epoch();
     }
 
-    /// The process that had this slot is gone: its entry goes, unless a new process of the same number has it already.
+    /// Removes the entry of process `pid`, which had slot `slot` and is gone. The entry stays if a
+    /// new process with the same pid has it already.
     pub fn vacate(&mut self, pid: u32, slot: u32) {
         if self.slots.get(&pid, 0).is_ok_and(|of| of == slot) {
             self.forget(pid);
         }
     }
 
-    /// Whether process `pid` is known.
+    /// Whether process `pid` has an entry.
     pub fn knows(&self, pid: u32) -> bool {
         self.slots.get(&pid, 0).is_ok()
     }
 
-    /// All processes known, with what stands for them.
+    /// All processes with an entry, and their values: a slot, `EXCLUDED` or `EXPECTED`.
     pub fn all(&self) -> Vec<(u32, u32)> {
-        // An entry that goes while it is read is no entry.
+        // An entry that disappears while it is read is left out.
         self.slots.iter().filter_map(Result::ok).collect()
     }
 
-    /// Whether process `pid` has this slot.
+    /// Whether process `pid` has slot `slot`.
     pub fn has(&self, pid: u32, slot: u32) -> bool {
         self.slots.get(&pid, 0).is_ok_and(|of| of == slot)
     }
 
-    /// The process that has a slot.
+    /// The process that has slot `slot`.
     pub fn pid_of(&self, slot: u32) -> Option<u32> {
         self.all().into_iter().find(|(_, of)| *of == slot).map(|(pid, _)| pid)
     }
 
-    /// Takes back a slot that was offered, if there is one left.
+    /// Takes back a free slot that was offered to new processes, if one is left.
     pub fn withdraw(&mut self) -> Option<u32> {
         self.vacant.pop(0).ok()
     }
 
-    /// A new process may take this slot, which has been made ready.
+    /// Offers a prepared slot to new processes.
     pub fn add_free_slot(&mut self, slot: u32) -> anyhow::Result<()> {
         self.vacant.push(slot, 0).with_context(|| format!("offer slot {slot} to new processes"))
     }

@@ -21,7 +21,7 @@ pub struct SlotTotals {
 }
 
 impl SlotTotals {
-    /// Count of an outcome of the kernel's.
+    /// Count of a kernel outcome.
     pub fn outcome(&self, outcome: Outcome) -> u64 {
         self.outcomes.get(outcome as usize).copied().unwrap_or(0)
     }
@@ -36,7 +36,7 @@ impl SlotTotals {
         self.bytes.iter().sum()
     }
 
-    /// Adds those of another process.
+    /// Adds the totals of another process.
     pub fn add(&mut self, other: &SlotTotals) {
         let add = |to: &mut [u64], from: &[u64]| {
             to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
@@ -59,12 +59,13 @@ impl Totals {
         Ok(Totals { map, cpus })
     }
 
-    /// Zero totals, and a first countdown for every CPU: a draw, as every later one.
+    /// Resets a slot: zero totals, and a random first countdown for every CPU, drawn like every
+    /// later one.
     pub fn reset(&mut self, slot: u32) -> anyhow::Result<()> {
         let fresh = || {
             TotalsValue(ProcessTotals {
                 countdown: sampling::draw(fastrand::u64(..)) as i64,
-                // Anywhere below the largest stride, so that CPUs are not in step.
+                // A random position below the largest stride, so that CPUs are not in step.
                 position: fastrand::i64(0..1 << 32),
                 classes: [ClassTotals::default(); CLASSES],
                 outcomes: [0; KERNEL_OUTCOMES],

@@ -1,4 +1,4 @@
-//! Probes of processes that sample by themselves, and where their arguments are.
+//! Probes of processes that sample by themselves, and the places of their arguments.
 
 use super::guardian::{Attacher, Link};
 use super::object::ProgramText;
@@ -29,11 +29,11 @@ pub struct UsdtPoint {
     pub role: Role,
     /// File offset of the probe.
     pub offset: u64,
-    /// File offset of its semaphore.
+    /// File offset of the probe's semaphore.
     pub semaphore: Option<u64>,
-    /// Where its arguments are.
+    /// Places of the probe's arguments.
     pub site: Site,
-    /// Whether it lies in our own preloaded library.
+    /// Whether the probe lies in our own preloaded library.
     pub is_in_library: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct UsdtPrograms {
     free: OwnedFd,
     attacher: Attacher,
     sites: Array<MapData, SiteValue>,
-    /// Numbers of the sites that are in the map. They stay: programs may still be using them.
+    /// Numbers of the sites in the map. Sites are never removed: programs may still be using them.
     numbers: HashMap<Site, u32>,
 }
 
@@ -58,11 +58,13 @@ impl UsdtPrograms {
         Ok(UsdtPrograms { allocate, free, attacher, sites, numbers: HashMap::new() })
     }
 
-    /// Attaches to `points` of `file` in process `pid` (`None`: in every process) with `slot` in the cookies: frees first, so that no block ends
-    /// unseen. On an error nothing stays attached.
+    /// Attaches to `points` of `file` in process `pid` (`None`: in every process) with `slot` in
+    /// the cookies. Frees are attached first, so that no free is missed. On an error nothing stays
+    /// attached.
     ///
     /// # Errors
-    /// If the kernel refuses, or there are more different places of arguments than fit.
+    /// If the kernel refuses, or if the arguments have more different places than the map has
+    /// entries.
     pub fn attach(
         &mut self,
         file: &File,

@@ -1,9 +1,11 @@
-//! What the kernel's verifier has paid for a program: it gives up at a million instructions looked at (`BPF_COMPLEXITY_LIMIT_INSNS`), and
-//! how many it looks at differs between kernels.
+//! The verifier's effort for a program. The verifier gives up after processing a million
+//! instructions (`BPF_COMPLEXITY_LIMIT_INSNS`). The number of instructions processed for a program
+//! differs between kernels.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Notes (`RUST_LOG=verifier=debug`) how many instructions the verifier has looked at in a loaded program; Linux 5.16 and later say it.
+/// Logs (`RUST_LOG=verifier=debug`) how many instructions the verifier has processed for a loaded
+/// program. Linux 5.16 and later report the number.
 pub(super) fn note(name: &str, program: BorrowedFd<'_>) {
     if let Some(count) = verified(program) {
         tracing::debug!(target: "verifier", "{name}: {count} instructions looked at");

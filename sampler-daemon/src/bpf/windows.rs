@@ -1,4 +1,5 @@
-//! Clocks and gates of processes with windows (map `WINDOWS`), and the timers that move them.
+//! Clocks and gates of processes with windows (map `WINDOWS`), and the timers that advance the
+//! clocks.
 
 use super::cpu_timers::CpuTimers;
 use super::shared::pages;
@@ -23,7 +24,7 @@ pub struct WindowGates {
     clock: Clock,
     /// The program of a tick.
     program: OwnedFd,
-    /// Ticking; `None` before the first process has a slot.
+    /// The running timers; `None` before the first process has a slot.
     timers: Option<CpuTimers>,
     next_cpus: Instant,
 }
@@ -47,7 +48,8 @@ impl WindowGates {
         Ok(WindowGates { memory, clock, program, timers: None, next_cpus: Instant::now() })
     }
 
-    /// Starts a timer on every CPU. A tick may take a slot for the process that it finds, so there have to be slots.
+    /// Starts a timer on every CPU. A tick may take a slot for the process that it interrupts, so
+    /// slots must exist.
     ///
     /// # Errors
     /// If perf_event_open(2) refuses.
@@ -56,7 +58,7 @@ impl WindowGates {
         Ok(())
     }
 
-    /// Makes timers on CPUs that have come; a CPU that was away has lost its timer.
+    /// Makes timers on CPUs that have come online. A CPU that was offline has lost its timer.
     pub fn follow_cpus(&mut self) {
         let Some(timers) = self.timers.as_mut().filter(|_| Instant::now() >= self.next_cpus) else {
             return;
@@ -71,7 +73,7 @@ impl WindowGates {
         }
     }
 
-    /// The timer.
+    /// The clock's parameters.
     pub fn clock(&self) -> Clock {
         self.clock
     }
@@ -86,46 +88,46 @@ impl WindowGates {
         fields.for_each(|field| self.word(slot, field).store(0, SeqCst));
     }
 
-    /// The state of a window.
+    /// The state of a slot's gate.
     pub fn gate(&self, slot: u32) -> Gate {
         Gate::from_number(self.word(slot, offset_of!(WindowState, gate)).load(SeqCst))
     }
 
-    /// Ticks of a process.
+    /// Ticks of the process in a slot.
     pub fn ticks(&self, slot: u32) -> u64 {
         self.word(slot, offset_of!(WindowState, clock)).load(SeqCst)
     }
 
-    /// Ends a window, or forgets a planned one.
+    /// Ends a window, or cancels a planned one.
     pub fn shut(&mut self, slot: u32) {
         self.set_gate(slot, Gate::Shut);
     }
 
-    /// Opens the gate of a slot for good: the slot of the calibration.
+    /// Opens the gate of a slot for good, for the slot of the calibration.
     pub fn open(&mut self, slot: u32) {
         self.set_gate(slot, Gate::Open);
     }
 
-    /// Plans a window: the daemon is woken at the tick `due`.
+    /// Plans a window: the daemon is woken at tick `due`.
     pub fn wait_for(&mut self, slot: u32, due: u64) {
         self.word(slot, offset_of!(WindowState, due)).store(due, SeqCst);
         self.set_gate(slot, Gate::Waiting);
     }
 
-    /// The probes are attached: a window of so many ticks opens at the tick `open_at`.
+    /// Reports that the probes are attached: a window of `ticks` ticks opens at tick `open_at`.
     pub fn ready(&mut self, slot: u32, open_at: u64, ticks: u64) {
         self.word(slot, offset_of!(WindowState, open_at)).store(open_at, SeqCst);
         self.word(slot, offset_of!(WindowState, left)).store(ticks, SeqCst);
         self.set_gate(slot, Gate::Ready);
     }
 
-    /// Ticks that are left of a window; 0 when it has ended.
+    /// Remaining ticks of a window; 0 when the window has ended.
     pub fn left(&self, slot: u32) -> u64 {
         // Several CPUs may have counted ticks beyond the end.
         (self.word(slot, offset_of!(WindowState, left)).load(SeqCst) as i64).max(0) as u64
     }
 
-    /// Sets the addresses of the probes: ticks there are not counted.
+    /// Sets the addresses of the probes. Ticks just behind these addresses are not counted.
     pub fn set_probes(&mut self, slot: u32, addresses: &[u64]) {
         for at in 0..PROBE_ADDRESSES {
             let address = addresses.get(at).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Batches of calls, with and without.
+//! Batches of calls, with and without a probe.
 
 use super::hits;
 use super::points::{probed, twin};
@@ -11,42 +11,45 @@ use sampler_common::sampling::{Design, Rate, Strategy};
 use sampler_common::wire::AllocationRecord;
 use std::time::{Duration, Instant};
 
-/// Calls in a batch: emulated, single-stepped, followed ones.
+/// Calls in a batch of emulated, single-stepped and followed calls.
 const EMULATED_CALLS: usize = 32;
 const STEPPED_CALLS: usize = 4;
 const FOLLOWED_CALLS: usize = 16;
 /// Calls of a batch with other work between them.
 const DISTURBED_CALLS: usize = 15;
-/// Bytes that such work looks at: enough to empty every first-level cache, and less than a second-level one.
+/// Bytes that the other work reads: more than any first-level cache, and less than a second-level
+/// one.
 const OTHER_DATA: usize = 512 * 1024;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Samples in a batch, where the ring has room for that many.
+/// Samples in a batch, if the ring has room for them.
 const SAMPLED_CALLS: usize = 4;
-/// Of the ring no more than this part is taken by a batch.
+/// A batch takes at most one of so many parts of the ring.
 const RING_PART: usize = 4;
 
-/// Bytes requested of calls that are not followed.
+/// Requested bytes of calls that are not followed.
 const SMALL_REQUEST_BYTES: u64 = 64;
-/// Bytes of stack that samples are taken with: into each tier one that fills it nearly, as stacks do, and a short one.
+/// Bytes of stack of the sampled calls. Each tier gets a stack that nearly fills it, as real stacks
+/// do; the first tier gets a short one too.
 const STACKS: [usize; 6] = [1024, 3584, 7168, 14_336, 28_672, 57_344];
-/// Bytes of stack above a call that is not sampled.
+/// Bytes of stack above calls that are not sampled.
 const NO_STACK: usize = 1024;
-/// Addresses that blocks are said to be at.
+/// First address of the blocks that the functions pretend to return.
 const BLOCKS: u64 = 0x1000;
 
-/// What has a price.
+/// An operation that has a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A hit: the program, and whether the instruction is single-stepped.
     Hit(Program, bool),
-    /// What a hit takes more where caches are emptied between any two, of the kernel and of the program together.
+    /// The additional cost of a hit if caches are emptied between hits, in the kernel and in the
+    /// program together.
     Disturbed,
     /// Following a call to its return.
     Returned,
-    /// A sample with so many bytes of stack, more than following the call.
+    /// A sample with this number of bytes of stack, in addition to following the call.
     Sampled(usize),
-    /// The end of a sampled block, more than the hit.
+    /// The free of a sampled block, in addition to the hit.
     Ended,
 }
 
@@ -56,13 +59,13 @@ pub(super) fn cpu_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Nanoseconds per call of each pair of batches, by kind.
+/// Differences between the two batches of each pair, by kind, in nanoseconds per call.
 pub(super) struct Batches<'a> {
     ground: &'a Ground,
     settings: &'a Settings,
     slot: u32,
     differences: Vec<(Kind, Vec<f64>)>,
-    /// What a program does between two hits.
+    /// Memory that stands for the program's other work between two hits.
     other_data: Vec<u8>,
 }
 
@@ -72,7 +75,7 @@ fn touch(data: &[u8]) {
     std::hint::black_box(sum);
 }
 
-/// A call of a function: its first two arguments.
+/// The first two arguments of a call.
 #[derive(Clone, Copy)]
 struct CallArguments(u64, u64);
 
@@ -82,14 +85,16 @@ impl<'a> Batches<'a> {
         Batches { ground, settings, slot, differences: Vec::new(), other_data }
     }
 
-    /// One pair of batches of each kind; unless it is of the first look, without those that take long or send records.
+    /// Runs one pair of batches of each kind. Rounds of later measurements omit kinds that take
+    /// long or send records.
     pub(super) fn round(&mut self, kernel: &mut Kernel, round: usize, is_first: bool) {
         self.sample(kernel, false);
         let uses_usdt = kernel.usdt.is_some();
         let hits = hits(self.settings.track_live);
         for (program, stepped) in hits.filter(|(of, _)| uses_usdt || !of.is_usdt()) {
             let calls = if stepped { STEPPED_CALLS } else { EMULATED_CALLS };
-            // calloc(1, n), malloc(n), free(p), alloc(p, 0, …): of no bytes it is no sample.
+            // calloc(1, n), malloc(n), free(p), alloc(p, 0, …): an alloc of 0 bytes is not a
+            // sample.
             let asked = match program {
                 Program::Shaped => CallArguments(1, SMALL_REQUEST_BYTES),
                 _ => CallArguments(SMALL_REQUEST_BYTES, 0),
@@ -112,9 +117,10 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// Hits with other work around them against hits without, by the clock: the work alone would drown them, so that calls are timed one by
-    /// one, each with the work behind it, which finds less in the caches than it left. Of the calls of a batch the median: who is
-    /// interrupted does not show.
+    /// Times hits with other work around them against hits without such work. The work takes much
+    /// longer than a hit, so each call is timed by itself, by wall-clock time. The time includes
+    /// the work after the call, which finds fewer of its data in the caches. The median of a
+    /// batch's calls ignores interruptions.
     fn disturbed(&mut self, round: usize) {
         let typical = |of, disturb| {
             let each = (0..DISTURBED_CALLS).map(|_| {
@@ -138,7 +144,8 @@ impl<'a> Batches<'a> {
         self.enter(Kind::Disturbed, (pair.0 + still.1, pair.1 + still.0), 1);
     }
 
-    /// Sizes of stacks that are worth a look: by frame pointers they do not matter.
+    /// The stack sizes to measure; with frame pointers only one, since the size then does not
+    /// matter.
     fn stacks(&self) -> Vec<usize> {
         let largest = match self.settings.frame_pointers {
             true => STACKS[0],
@@ -147,7 +154,8 @@ impl<'a> Batches<'a> {
         STACKS.into_iter().filter(|bytes| *bytes <= largest).collect()
     }
 
-    /// Samples, and the ends of the same blocks; against calls that are followed, and frees of other blocks.
+    /// Measures samples against followed calls, and frees of sampled blocks against frees of other
+    /// blocks.
     fn sampled(&mut self, kernel: &mut Kernel, stack: usize) {
         let record = (size_of::<AllocationRecord>() + stack.next_power_of_two().max(4096)) * 2;
         let room = self.settings.ring_bytes as usize / RING_PART / record;
@@ -176,7 +184,8 @@ impl<'a> Batches<'a> {
         kernel.ring.read(usize::MAX, until, |_| {});
     }
 
-    /// Whether every call is sampled from now on, or practically none: with a hazard of 2⁻⁴⁸ per byte.
+    /// Sets whether every call is sampled from now on, or practically none: with a hazard of 2⁻⁴⁸
+    /// per byte.
     fn sample(&self, kernel: &mut Kernel, all: bool) {
         let rate = if all { Rate::ALWAYS } else { Rate::from_raw(1) };
         let design = Design::new(Strategy::Geometric, rate);
@@ -193,7 +202,7 @@ impl<'a> Batches<'a> {
         self.time_blocks(of, stack, calls, |index| (asked(index), BLOCKS))
     }
 
-    /// CPU time of some calls, each with what it returns.
+    /// CPU time of some calls; `asked` gives the arguments and the result of each.
     fn time_blocks(
         &self,
         of: Function,
@@ -217,7 +226,7 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// The price of each kind of which there are batches enough.
+    /// The price of each kind that has enough batches.
     pub(super) fn prices(&self) -> Vec<(Kind, Measured)> {
         let priced = self.differences.iter().filter_map(|(kind, batches)| {
             let price = Measured::of_batches(batches)?;
@@ -228,7 +237,7 @@ impl<'a> Batches<'a> {
     }
 }
 
-/// With and without, in one order and in the other by turns.
+/// Runs both batches; the order alternates with the rounds.
 fn in_turn<T>(round: usize, with: impl Fn() -> T, without: impl Fn() -> T) -> (T, T) {
     match round.is_multiple_of(2) {
         true => (with(), without()),

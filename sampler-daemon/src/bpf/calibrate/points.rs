@@ -1,4 +1,4 @@
-//! Which function has which probe.
+//! The probes of the calibration's functions.
 
 use super::{ProbeSetup, hits};
 use crate::bpf::link::Points;
@@ -15,7 +15,7 @@ pub(super) fn probed(program: Program, stepped: bool) -> Function {
     }
 }
 
-/// Its twin without a probe.
+/// The twin of the probed function, without a probe.
 pub(super) fn twin(program: Program, stepped: bool) -> Function {
     match program.is_usdt() {
         true => Function::nop(program as usize * 2 + 1),
@@ -23,11 +23,11 @@ pub(super) fn twin(program: Program, stepped: bool) -> Function {
     }
 }
 
-// Both halves of the functions have room.
+// Each half of the functions has room for all programs.
 const _: () = assert!(4 * Program::ALL.len() <= Function::COUNT / 2);
 const _: () = assert!(2 * Program::ALL.len() <= Function::COUNT / 2);
 
-/// The role that stands for all that go a program's way.
+/// The role that stands for all roles with this program.
 fn role(program: Program) -> Role {
     match program {
         Program::Malloc => Role::Malloc,
@@ -39,7 +39,7 @@ fn role(program: Program) -> Role {
     }
 }
 
-/// Probes on all functions, for the calling process in `slot`.
+/// Probes on all functions; the calling process has `slot`.
 pub(super) fn points(slot: u32, track_live: bool, way: ProbeSetup) -> Points {
     let slot = if way.by_pid { SHARED } else { slot };
     let mut points = Points::default();
@@ -55,7 +55,7 @@ pub(super) fn points(slot: u32, track_live: bool, way: ProbeSetup) -> Points {
     points
 }
 
-/// USDTs on the functions that stand for them, whose arguments are theirs.
+/// USDTs on the functions that stand for them. The USDT's arguments are the function's arguments.
 pub(super) fn usdt_points(track_live: bool) -> Vec<UsdtPoint> {
     let register = |register| Operand {
         register,

@@ -1,4 +1,4 @@
-//! Attached probes, as who wants them holds them.
+//! Attached probes, as their user holds them.
 
 use super::wire;
 use rustix::io::Errno;
@@ -7,15 +7,16 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Attached probes of one program in one file. Dropping it detaches them, and does not wait for the guardian, which takes the kernel some 35 ms to do so.
+/// Attached probes of one program in one file. Dropping the link detaches the probes without
+/// waiting for the guardian. The kernel takes some 35 ms to detach.
 #[derive(Debug)]
 pub struct Link(Held);
 
 #[derive(Debug)]
 enum Held {
-    /// By this process: closing the descriptors detaches.
+    /// Held by this process: closing the descriptors detaches.
     Here { _links: Vec<OwnedFd> },
-    /// By the guardian, until it sees that nothing comes through this socket any more.
+    /// Held by the guardian, until the guardian reads the end of this socket.
     Guarded { socket: OwnedFd, spent_ns: Arc<AtomicU64> },
 }
 
@@ -31,17 +32,19 @@ impl Link {
     /// Has the guardian detach, as dropping it does; it can be waited for then.
     pub fn begin_close(&mut self) {
         if let Held::Guarded { socket, .. } = &self.0 {
-            // It fails if the guardian has ended, and the links with it.
+            // The shutdown fails if the guardian has ended, and the links with it.
             let _ = shutdown(socket, Shutdown::Write);
         }
     }
 
-    /// Whether the probes that were let go are detached; adds the CPU time that the guardian has taken for it to `spent_ns`.
+    /// Whether the probes are detached after [`Link::close_in_order`]. Adds the CPU time that the
+    /// guardian has used for that to `spent_ns`.
     pub fn is_detached(&self, spent_ns: &AtomicU64) -> bool {
         self.read(RecvFlags::DONTWAIT, spent_ns)
     }
 
-    /// Waits until the probes that were let go are detached; `spent_ns` as in [`Link::is_detached`].
+    /// Waits until the probes are detached after [`Link::close_in_order`]; `spent_ns` as in
+    /// [`Link::is_detached`].
     pub fn wait(&self, spent_ns: &AtomicU64) {
         self.read(RecvFlags::empty(), spent_ns);
     }
@@ -55,7 +58,7 @@ impl Link {
                     of_this_ns.fetch_add(ns, Relaxed);
                 }
                 Err(Errno::AGAIN) => return false,
-                // Detached, or the guardian has ended, and the links with it.
+                // The probes are detached, or the guardian has ended, and the links with it.
                 Ok(None) | Err(_) => return true,
             }
         }

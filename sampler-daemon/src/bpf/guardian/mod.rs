@@ -1,18 +1,22 @@
 //! The guardian: a small process that makes and closes samplerd's probes.
 //!
-//! A uprobe that is removed, or added beside others, by a thread with a fatal signal pending stays in its processes for good
-//! ("uprobe: … failed to unregister, leaking uprobe"): `uprobe_unregister` finds their pages with `get_user_pages`, which gives up then. A `kill -9` of samplerd
-//! would meet that. So the guardian does both, in a process that nobody has a reason to kill, and holds the only descriptors of the links:
+//! A uprobe leaks if a thread with a fatal signal pending removes it, or adds it next to others: it
+//! stays in its processes for good ("uprobe: … failed to unregister, leaking uprobe").
+//! `uprobe_unregister` finds the processes' pages with `get_user_pages`, which gives up when such a
+//! signal is pending. A `kill -9` of samplerd could cause that.
+//! So the guardian adds and removes all probes, in a process that nobody has a reason to kill. It
+//! holds the only descriptors of the links:
 //!
 //! ```text
-//!  samplerd ── control socket: program, file, points, a socket ──▶ guardian
-//!           ◀── that socket: attached, or why not ──
-//!           ─── that socket: closed, by samplerd or by its death ──▶ closes the links
-//!           ◀── that socket: CPU time taken; then its end: detached ──
+//!  samplerd ── control socket: program, file, points, an answer socket ──▶ guardian
+//!           ◀── answer socket: attached, or the error ──
+//!           ─── answer socket: closed, by samplerd or by its death ──▶ closes the links
+//!           ◀── answer socket: CPU time used; then its end: detached ──
 //! ```
 //!
-//! When the control socket breaks, the guardian closes what is left and ends. When the guardian is killed its links close with it: a process that has
-//! begun to exit has no signal pending. samplerd ends then, since it would see nothing any more.
+//! When the control socket breaks, the guardian closes the remaining links and ends. When the
+//! guardian is killed, its links close with it: a process that has begun to exit has no signal
+//! pending. samplerd then ends too, since it would record nothing any more.
 
 mod link;
 mod serve;
@@ -30,7 +34,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The guardian of this process; when this is dropped everything is detached.
+/// The guardian of this process. Dropping it detaches all probes.
 #[derive(Debug)]
 pub struct Guardian {
     child: Child,
@@ -38,10 +42,10 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts it: this program again, with [`VERB`].
+    /// Starts the guardian: this program again, with [`VERB`].
     ///
     /// # Errors
-    /// If there can be no socket or no process.
+    /// If the socket or the process cannot be made.
     pub fn start() -> anyhow::Result<Guardian> {
         let (control, its) = pair().context("make a socket for the probe guardian")?;
         let mut command = Command::new("/proc/self/exe");
@@ -50,12 +54,12 @@ impl Guardian {
         Ok(Guardian { child, control: Arc::new(control) })
     }
 
-    /// Its process id.
+    /// Process id of the guardian.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Who attaches through it.
+    /// The attacher that uses this guardian.
     pub fn attacher(&self) -> Attacher {
         let control = Arc::clone(&self.control);
         Attacher::Guardian { control, spent_ns: Arc::default() }
@@ -64,22 +68,22 @@ impl Guardian {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // Fails if it has ended already.
+        // Fails if the guardian has already ended.
         let _ = shutdown(&self.control, Shutdown::Both);
         let _ = self.child.wait();
     }
 }
 
-/// Who attaches.
+/// The process that attaches probes.
 #[derive(Clone, Debug)]
 pub enum Attacher {
     /// This process itself.
     Here,
     /// The guardian.
     Guardian {
-        /// Where requests go.
+        /// The socket for requests.
         control: Arc<OwnedFd>,
-        /// CPU time that it has taken for them.
+        /// CPU time that the guardian has used for requests, nanoseconds.
         spent_ns: Arc<AtomicU64>,
     },
 }
@@ -105,7 +109,7 @@ impl Attacher {
         result.map(|()| Link::guarded(socket, Arc::clone(spent_ns)))
     }
 
-    /// CPU time that the guardian has taken, nanoseconds.
+    /// CPU time that the guardian has used, nanoseconds.
     pub fn spent_ns(&self) -> u64 {
         match self {
             Attacher::Here => 0,

@@ -1,4 +1,4 @@
-//! The guardian's own work.
+//! The guardian's process: serves requests to attach and detach.
 
 use super::wire::{self, Received};
 use crate::bpf::sys;
@@ -10,21 +10,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-/// The argument by which samplerd's program becomes a guardian; its standard input is the control socket.
+/// The argument that makes samplerd's program a guardian. The guardian's standard input is the
+/// control socket.
 pub const VERB: &str = "probe-guardian";
 
-/// Its command name, at most 15 bytes: whoever kills all that is called samplerd does not mean it.
+/// Command name of the guardian, at most 15 bytes. A `killall samplerd` does not match this name.
 const NAME: &std::ffi::CStr = c"probe-guardian";
-/// It runs before others: while it waits for a CPU, programs go on paying for probes that are to go.
+/// The guardian's priority is higher than that of other processes. While it waits for a CPU,
+/// programs go on paying for probes that are to be removed.
 const PRIORITY: i32 = -15;
-/// Threads that detach at a time: what more there is to detach waits.
+/// Maximum number of threads that detach at a time. Further links are detached by the main thread.
 const MAX_THREADS: usize = 256;
-/// Threads for the links of one request: perf events beyond that many wait for others.
+/// Maximum number of threads for the links of one request. More perf events than that share
+/// threads.
 const MAX_THREADS_PER_REQUEST: usize = 32;
-/// A thread that detaches makes system calls, and nothing else.
+/// Stack size of a thread that detaches. Such a thread makes system calls and nothing else.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Links that somebody wants.
+/// Links that are in use.
 struct Held {
     links: Vec<OwnedFd>,
     socket: OwnedFd,
@@ -33,7 +36,8 @@ struct Held {
 /// Serves until the control socket breaks and everything is detached.
 ///
 /// # Errors
-/// If standard input is no control socket, or poll(2) fails; everything is detached then, too.
+/// If standard input is not a control socket, or poll(2) fails. Everything is detached in these
+/// cases, too.
 pub fn serve() -> io::Result<()> {
     survive();
     let control = io::stdin();
@@ -52,18 +56,21 @@ pub fn serve() -> io::Result<()> {
     }
 }
 
-/// What asks other processes to end does not concern this one: it ends after samplerd.
+/// Protects this process from requests to end that concern other processes: the guardian ends after
+/// samplerd.
 fn survive() {
     sys::ignore_termination();
-    // Neither a terminal's signals nor those to samplerd's group reach a session of its own. It fails for who leads a group, as nobody does who was just started.
+    // A session of its own gets neither a terminal's signals nor signals to samplerd's group. The
+    // call fails for leaders of a group, and a new process is not a leader.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(NAME);
-    // Both take rights that samplerd need not have, and neither is needed.
+    // Both calls need rights that samplerd need not have. Neither call is essential.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     let _ = rustix::process::setpriority_process(None, PRIORITY);
 }
 
-/// Waits for something to do, and has what nobody wants any more detached, the last that was attached first. Whether samplerd is gone, and whether it asks for something.
+/// Waits for something to do. Detaches links that nobody uses any more, the last attached first.
+/// Returns whether samplerd is gone, and whether a request waits.
 fn wait(
     control: impl AsFd,
     held: &mut Vec<Held>,
@@ -77,7 +84,7 @@ fn wait(
     };
     let events: Vec<PollFlags> = descriptors.iter().map(PollFd::revents).collect();
     drop(descriptors);
-    // Nothing but its end ever comes through it.
+    // Only the end of file ever arrives on a link's socket.
     let mut wanted = events[1..].iter().map(|events| events.is_empty());
     let gone: Vec<Held> = held.extract_if(.., |_| !wanted.next().unwrap_or(true)).collect();
     gone.into_iter().rev().for_each(|of| closers.close(of));
@@ -85,24 +92,25 @@ fn wait(
     Ok((is_over, events[0].contains(PollFlags::IN)))
 }
 
-/// Attaches, and answers what came of it.
+/// Attaches the probes of a request and sends the result.
 fn attach(received: Received) -> Option<Held> {
     let before = thread_ns();
     let attached = received.request().attach();
     let spent_ns = thread_ns() - before;
     let error =
         attached.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
-    // If it is gone the links go, too, here and now.
+    // If the requester is gone, the links are dropped here at once.
     wire::send_result(&received.socket, error, spent_ns).ok()?;
     Some(Held { links: attached.ok()?, socket: received.socket })
 }
 
-/// Threads that detach: a link's breakpoints go at once, and then it waits some 35 ms for whoever is still in its programs.
+/// Threads that detach. A link's breakpoints are removed at once. Then the thread waits some 35 ms
+/// for threads that still run the link's programs.
 #[derive(Default)]
 struct Closers(Vec<JoinHandle<()>>);
 
 impl Closers {
-    /// Detaches, on threads if there can be any.
+    /// Detaches links, on threads if threads can be started.
     fn close(&mut self, held: Held) {
         let socket = Arc::new(held.socket);
         for hand in dealt(held.links, MAX_THREADS_PER_REQUEST) {
@@ -118,11 +126,11 @@ impl Closers {
             } else if let Ok(thread) = Builder::new().stack_size(STACK_BYTES).spawn(close) {
                 self.0.push(thread);
             }
-            // Without a thread the links were dropped with what it would have done.
+            // Without a thread, the links were dropped together with the closure.
         }
     }
 
-    /// Waits for all of it.
+    /// Waits for the end of all threads.
     fn wait(self) {
         for thread in self.0 {
             // A thread that only drops links does not panic.
@@ -131,7 +139,7 @@ impl Closers {
     }
 }
 
-/// What each thread drops, the last that came first.
+/// Distributes links over threads, the last attached first.
 fn dealt<T>(links: Vec<T>, threads: usize) -> Vec<Vec<T>> {
     let mut hands: Vec<Vec<T>> = Vec::new();
     hands.resize_with(threads.min(links.len()), Vec::new);
@@ -163,7 +171,8 @@ mod tests {
         assert!(dealt(Vec::<u8>::new(), 2).is_empty());
     }
 
-    /// A held link, the socket of who wants it, and the other end of what it holds, which closes with it.
+    /// A held link, the socket of its user, and the other end of what the link holds, which closes
+    /// with the link.
     fn held() -> (Held, OwnedFd, OwnedFd) {
         let ((socket, client), (link, end)) = (pair().unwrap(), pair().unwrap());
         (Held { links: vec![link], socket }, client, end)
@@ -182,7 +191,7 @@ mod tests {
         assert_eq!(wire::receive_spent(&end, RecvFlags::empty()), Ok(None));
         assert_eq!(all.len(), 1);
         assert_eq!(wire::receive_spent(&kept_end, RecvFlags::DONTWAIT), Err(Errno::AGAIN));
-        // The end of samplerd is the end of all its sockets.
+        // When samplerd ends, all its sockets close.
         drop((kept, ours));
         assert!(wait(&control, &mut all, &mut closers).unwrap().0);
         assert!(all.is_empty());

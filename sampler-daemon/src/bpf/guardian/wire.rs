@@ -1,4 +1,5 @@
-//! What samplerd and its guardian say to each other: one program in two processes, so that numbers go as they lie in memory.
+//! The messages between samplerd and its guardian. Both processes run the same program, so numbers
+//! are sent as they lie in memory.
 
 use crate::bpf::request::{Hook, Kind, Point, Request};
 use rustix::io::{Errno, IoSlice, IoSliceMut, retry_on_intr};
@@ -10,23 +11,24 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Points in one request, at most: it is one message, and a socket takes some 200 KiB at a time.
+/// Maximum number of points in one request. A request is one message, and a socket takes some 200
+/// KiB at a time.
 pub(super) const MAX_POINTS: usize = 2048;
-/// Descriptors in a request: the program, the file, and the socket that it is answered by.
+/// Descriptors in a request: the program, the file, and the socket for the answer.
 const DESCRIPTORS: usize = 3;
-/// Kind, hook, type of the PMU, pid.
+/// Bytes of a request's head: kind, hook, type of the PMU, pid.
 const HEAD_BYTES: usize = 4 * 4;
-/// Offset, cookie, counter.
+/// Bytes of a point: offset, cookie, counter.
 const POINT_BYTES: usize = 3 * 8;
-/// Error number, CPU time.
+/// Bytes of an answer: error number, CPU time.
 const RESULT_BYTES: usize = 4 + 8;
 
-/// A request as it has arrived.
+/// A received request.
 #[derive(Debug)]
 pub(super) struct Received {
     program: OwnedFd,
     file: OwnedFd,
-    /// Where the answer goes, and whose end says when to detach.
+    /// The socket for the answer. Its end tells the guardian to detach.
     pub(super) socket: OwnedFd,
     kind: Kind,
     pid: Option<u32>,
@@ -78,7 +80,7 @@ fn decode(bytes: &[u8]) -> Option<(Kind, Option<u32>, Vec<Point>)> {
     rest.is_empty().then_some((kind, Some(field(3)?).filter(|pid| *pid != 0), points))
 }
 
-/// Sends a request that is to be answered by `answer`.
+/// Sends a request; the guardian answers through `answer`.
 pub(super) fn send_request(
     control: impl AsFd,
     request: &Request<'_>,
@@ -93,7 +95,8 @@ pub(super) fn send_request(
     retry_on_intr(|| sendmsg(&control, &parts, &mut ancillary, SendFlags::NOSIGNAL)).map(|_| ())
 }
 
-/// Receives a request; `None`: nobody sends any more. One that has lost a descriptor, since this process has no room for it, is dropped, which its sender sees.
+/// Receives a request; `None`: the sender has closed the socket. A request that lost a descriptor,
+/// because this process has no room for it, is dropped. The sender sees the drop.
 pub(super) fn receive_request(control: impl AsFd) -> io::Result<Option<Option<Received>>> {
     let mut bytes = vec![0; HEAD_BYTES + MAX_POINTS * POINT_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -122,14 +125,14 @@ pub(super) fn receive_request(control: impl AsFd) -> io::Result<Option<Option<Re
     })))
 }
 
-/// Sends what came of a request, and the CPU time that it has taken.
+/// Sends the result of a request, and the CPU time used for it.
 pub(super) fn send_result(socket: impl AsFd, error: i32, ns: u64) -> Result<(), Errno> {
     let mut bytes = error.to_ne_bytes().to_vec();
     bytes.extend(ns.to_ne_bytes());
     retry_on_intr(|| send(&socket, &bytes, SendFlags::NOSIGNAL)).map(|_| ())
 }
 
-/// Waits for what came of a request.
+/// Waits for the result of a request.
 pub(super) fn receive_result(socket: impl AsFd) -> io::Result<(io::Result<()>, u64)> {
     let mut bytes = [0; RESULT_BYTES];
     let (_, length) = retry_on_intr(|| recv(&socket, &mut bytes[..], RecvFlags::empty()))?;
@@ -140,13 +143,13 @@ pub(super) fn receive_result(socket: impl AsFd) -> io::Result<(io::Result<()>, u
     Ok((result, u64::from_ne_bytes(*ns)))
 }
 
-/// Sends the CPU time that detaching has taken.
+/// Sends the CPU time used for detaching.
 pub(super) fn send_spent(socket: impl AsFd, ns: u64) {
-    // Who does not want to know has closed it.
+    // The send fails if the receiver has closed the socket.
     let _ = retry_on_intr(|| send(&socket, &ns.to_ne_bytes(), SendFlags::NOSIGNAL));
 }
 
-/// The next CPU time that detaching has taken; `None`: that was all.
+/// The next CPU time used for detaching; `None`: all times were received.
 pub(super) fn receive_spent(socket: impl AsFd, flags: RecvFlags) -> Result<Option<u64>, Errno> {
     let mut bytes = [0; 8];
     let (_, length) = retry_on_intr(|| recv(&socket, &mut bytes[..], flags))?;

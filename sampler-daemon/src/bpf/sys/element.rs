@@ -1,4 +1,4 @@
-//! Elements of hash maps: taken, looked up, entered, and all at once.
+//! Elements of hash maps: remove, look up, insert, and list all.
 
 use super::bpf;
 use sampler_common::wire::{LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey};
@@ -11,10 +11,11 @@ const MAP_UPDATE_ELEM: c_int = 2;
 const MAP_LOOKUP_AND_DELETE_ELEM: c_int = 21;
 const MAP_LOOKUP_BATCH: c_int = 24;
 
-/// What the kernel may write into.
+/// A type that the kernel may write into.
 ///
 /// # Safety
-/// No implicit padding, and every bit pattern is a value. Keys and values have exactly their map's sizes.
+/// The type has no implicit padding, and every bit pattern is a value. Keys and values have exactly
+/// their map's sizes.
 pub(in crate::bpf) unsafe trait Plain: Copy {}
 
 macro_rules! plain {
@@ -36,7 +37,7 @@ struct MapElement {
     flags: u64,
 }
 
-/// Takes an element out of a hash map and returns it, if it is there.
+/// Removes an element from a hash map and returns it, if it exists.
 pub(in crate::bpf) fn take<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
     key: &K,
@@ -44,7 +45,7 @@ pub(in crate::bpf) fn take<K: Plain, V: Plain>(
     read(MAP_LOOKUP_AND_DELETE_ELEM, map, key)
 }
 
-/// A copy of an element of a hash map, otherwise as [`take`].
+/// Returns a copy of an element of a hash map, if it exists.
 pub(in crate::bpf) fn look_up<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
     key: &K,
@@ -68,7 +69,7 @@ fn read<K: Plain, V: Plain>(command: c_int, map: BorrowedFd<'_>, key: &K) -> io:
     }
 }
 
-/// Enters an element in a hash map if its key is not there.
+/// Inserts an element in a hash map. Fails if the key exists.
 pub(in crate::bpf) fn insert_new<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
     key: &K,
@@ -98,14 +99,15 @@ struct MapBatch {
     flags: u64,
 }
 
-/// All elements of a hash map: those that are there from beginning to end, and some of the others.
+/// Returns the elements of a hash map: all that exist from beginning to end of the call, and some
+/// of the others.
 pub(in crate::bpf) fn entries<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
     zero: (K, V),
 ) -> io::Result<Vec<(K, V)>> {
     let mut result = Vec::new();
     let mut capacity = 4096;
-    // The position is opaque; for hash maps it is a bucket number.
+    // The position is opaque. For hash maps it is a bucket number.
     let (mut position, mut next) = ([0u64; 4], [0u64; 4]);
     let mut first = true;
     loop {
@@ -123,7 +125,7 @@ pub(in crate::bpf) fn entries<K: Plain, V: Plain>(
         let end = match bpf(MAP_LOOKUP_BATCH, &mut attribute) {
             Ok(_) => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            // One bucket holds more than fits.
+            // One bucket holds more elements than fit.
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && capacity < 1 << 22 => {
                 capacity *= 2;
                 continue;

@@ -1,20 +1,23 @@
-//! Where the kernel takes the stack of this process's first thread to begin (`prctl(2)`, `PR_SET_MM_START_STACK`).
+//! The start of this process's first stack, as the kernel knows it (`prctl(2)`,
+//! `PR_SET_MM_START_STACK`).
 //!
-//! The eBPF program asks for it to know how much of a stack there is. The calibration's stack is no thread's: while samples are calibrated, it is
-//! said to be the first one, so that their price is that of other programs' stacks.
+//! The eBPF program reads the start to know how many bytes of stack there are. The calibration's
+//! stack does not belong to a thread. While samples are calibrated, the kernel has this stack as
+//! the first one. So the measured price of samples is that of other programs' stacks.
 
 use rustix::process::{VirtualMemoryMapAddress, set_virtual_memory_map_address};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// Says so until it is dropped.
+/// Another start of the first stack, until it is dropped.
 pub(in crate::bpf) struct FirstStack {
     before: NonNull<c_void>,
 }
 
 impl FirstStack {
-    /// The stack that begins at `begin` is the first. `None` where the kernel does not let us say so (without `CAP_SYS_RESOURCE`): the ends of stacks are then
-    /// looked for, and samples are taken for a microsecond dearer than they are.
+    /// Sets the start of the first stack to `begin`. Returns `None` if the kernel refuses (without
+    /// `CAP_SYS_RESOURCE`). The eBPF program then searches for the ends of stacks, and the price of
+    /// samples is measured one microsecond too high.
     pub(super) fn beginning_at(begin: NonNull<u8>) -> Option<FirstStack> {
         let before = NonNull::new(std::ptr::without_provenance_mut(start_stack()?))?;
         set(begin.cast()).then_some(FirstStack { before })
@@ -27,15 +30,17 @@ impl Drop for FirstStack {
     }
 }
 
-/// Field 28 of `/proc/PID/stat`, `startstack` (proc_pid_stat(5)). The name before it may contain anything.
+/// Field 28 of `/proc/PID/stat`, `startstack` (proc_pid_stat(5)). The process name before it may
+/// contain any bytes.
 fn start_stack() -> Option<usize> {
     let stat = String::from_utf8_lossy(&std::fs::read("/proc/self/stat").ok()?).into_owned();
     stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(25)?.parse().ok()
 }
 
-/// Whether the kernel agreed.
+/// Sets the start of the first stack. Returns whether the kernel accepted it.
 fn set(address: NonNull<c_void>) -> bool {
-    // SAFETY: the kernel keeps the address to show it in /proc and for programs like ours; nothing is read or written there.
+    // SAFETY: the kernel keeps the address to show it in /proc and to programs like ours. Nothing
+    // is read or written at the address.
     unsafe { set_virtual_memory_map_address(VirtualMemoryMapAddress::StackStart, Some(address)) }
         .is_ok()
 }

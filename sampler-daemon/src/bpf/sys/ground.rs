@@ -1,7 +1,9 @@
 //! Functions of the daemon's own to probe, and a stack to call them on.
 //!
-//! They are a few bytes of machine code in a file of memory that nobody else has: a probe in it costs no other process anything, and
-//! the links of another daemon are not on it. Every function takes three arguments and returns the third, but for two that return the time.
+//! The functions are a few bytes of machine code in a memory file that no other process has. So a
+//! probe in the file costs no other process anything, and the links of another daemon are not on
+//! the file.
+//! Every function takes three arguments and returns the third.
 
 use super::first_stack::FirstStack;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -13,18 +15,19 @@ use std::os::fd::AsRawFd as _;
 use std::ptr::NonNull;
 
 const PAGE: usize = 4096;
-/// Room below the stack pointer: for the functions, and for signal handlers.
+/// Bytes below the stack pointer: for the functions, and for signal handlers.
 const BELOW: usize = 64 * 1024;
-/// The most of a stack that can be above it.
+/// Maximum bytes of stack above the stack pointer.
 pub(in crate::bpf) const ABOVE: usize = 64 * 1024;
 
 /// `push rbp; mov rax, rdx; pop rbp; ret`: the kernel emulates the first instruction.
 const EMULATED: &[u8] = &[0x55, 0x48, 0x89, 0xd0, 0x5d, 0xc3];
-/// `mov rax, rdx; push rbp; pop rbp; ret`: it single-steps this one.
+/// `mov rax, rdx; push rbp; pop rbp; ret`: the kernel single-steps the first instruction.
 const STEPPED: &[u8] = &[0x48, 0x89, 0xd0, 0x55, 0x5d, 0xc3];
-/// `nop; mov rax, rdx; ret`: what USDTs are; the kernel emulates it.
+/// `nop; mov rax, rdx; ret`: like a USDT; the kernel emulates the nop.
 const NOP: &[u8] = &[0x90, 0x48, 0x89, 0xd0, 0xc3];
-/// `call_on(stack, function, first, second, third)`: calls a function with the stack pointer at `stack`.
+/// `call_on(stack, function, first, second, third)`: calls a function with the stack pointer at
+/// `stack`.
 const CALL_ON: &[u8] = &[
     0x55, // push rbp
     0x48, 0x89, 0xe5, // mov rbp, rsp
@@ -40,32 +43,33 @@ const CALL_ON: &[u8] = &[
 ];
 /// Bytes from one function to the next.
 const STRIDE: usize = 64;
-/// What is between functions: a breakpoint each.
+/// Filler between functions: breakpoints.
 const FILL: u8 = 0xcc;
 
 /// Functions from this number on begin with a nop.
 const FIRST_NOP: usize = Function::COUNT / 2;
 
-/// A function by its number: even ones are emulated, odd ones are not, and the last half begin with a nop.
+/// A function by its number. In the first half, even functions are emulated and odd ones are
+/// single-stepped. Functions of the second half begin with a nop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bpf) struct Function(pub(in crate::bpf) usize);
 
 impl Function {
-    /// Functions that there are.
+    /// Number of functions.
     pub(in crate::bpf) const COUNT: usize = PAGE / STRIDE - 1;
 
-    /// The `number`-th that begins with a nop.
+    /// The `number`-th function that begins with a nop.
     pub(in crate::bpf) fn nop(number: usize) -> Function {
         Function(FIRST_NOP + number)
     }
 
-    /// Offset of its first instruction, the one to probe, in the file.
+    /// File offset of the function's first instruction, which is the one to probe.
     pub(in crate::bpf) fn offset(self) -> usize {
         (1 + self.0 % Function::COUNT) * STRIDE
     }
 }
 
-/// The functions and the stack.
+/// The functions with their file, and the stack.
 pub(in crate::bpf) struct Ground {
     file: File,
     code: Region,
@@ -73,12 +77,12 @@ pub(in crate::bpf) struct Ground {
 }
 
 impl Ground {
-    /// Makes them.
+    /// Makes the file, maps it, and maps the stack.
     pub(in crate::bpf) fn new() -> io::Result<Ground> {
         let name = c"sampler-calibration";
         let flags = MemfdFlags::CLOEXEC;
         let made = match memfd_create(name, flags | MemfdFlags::EXEC) {
-            // Linux before 6.3 has no such flag, and makes every such file executable.
+            // Linux before 6.3 does not know the flag, and makes every such file executable.
             Err(Errno::INVAL) => memfd_create(name, flags),
             made => made,
         };
@@ -91,18 +95,20 @@ impl Ground {
         Ok(Ground { file, code, stack })
     }
 
-    /// The file that the functions are in.
+    /// The file with the functions.
     pub(in crate::bpf) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Its stack is the one of this process's first thread, as far as the kernel knows, until what is returned is dropped.
+    /// Makes the kernel take this stack for the one of the process's first thread, until the result
+    /// is dropped.
     pub(in crate::bpf) fn as_first_stack(&self) -> Option<FirstStack> {
         let begin = BELOW + ABOVE - ABOVE_FIRST_STACK as usize;
         FirstStack::beginning_at(self.stack.base.map_addr(|base| base.saturating_add(begin)))
     }
 
-    /// What a function returns that is called where `stack_bytes` of stack (at most [`ABOVE`]) are above the call.
+    /// Calls a function with `stack_bytes` of stack (at most [`ABOVE`]) above the call. Returns the
+    /// function's result.
     pub(in crate::bpf) fn call(
         &self,
         of: Function,
@@ -114,10 +120,12 @@ impl Ground {
         let [first, second, third] = arguments;
         type CallOn = unsafe extern "C" fn(usize, usize, u64, u64, u64) -> u64;
         let code = self.code.base.as_ptr();
-        // SAFETY: the mapping begins with `CALL_ON`, which is a function of this type, and is executable as long as `self` lives.
+        // SAFETY: the mapping begins with `CALL_ON`, which is a function of this type. The mapping
+        // is executable as long as `self` lives.
         let call_on = unsafe { std::mem::transmute::<*mut u8, CallOn>(code) };
-        // SAFETY: the stack pointer is aligned to 16 bytes, with at least `BELOW` writable bytes under it; the function is one of ours,
-        // which touches nothing but rax, rdx and its own stack slot.
+        // SAFETY: the stack pointer is aligned to 16 bytes, with at least `BELOW` writable bytes
+        // under it. The function is one of ours, which changes only rax, rdx and its own stack
+        // slot.
         unsafe { call_on(stack, self.code.address() + of.offset(), first, second, third) }
     }
 }
@@ -145,7 +153,8 @@ struct Region {
 }
 
 impl Region {
-    /// Of a file, or of memory that is there at once: the kernel side does not wait for pages.
+    /// Maps a file, or anonymous memory whose pages are allocated at once: the kernel side does not
+    /// wait for pages.
     fn map(file: Option<&File>, bytes: usize, protection: libc::c_int) -> io::Result<Region> {
         let (flags, fd) = match file {
             Some(file) => (libc::MAP_PRIVATE, file.as_raw_fd()),
@@ -165,12 +174,12 @@ impl Region {
         self.base.as_ptr().addr()
     }
 
-    /// Nothing can be read from byte `end` on, a multiple of the page size.
+    /// Makes the bytes from `end` on unreadable; `end` is a multiple of the page size.
     fn end_at(&mut self, end: usize) -> io::Result<()> {
         assert!(end.is_multiple_of(PAGE) && end <= self.bytes, "end {end} outside the mapping");
         // SAFETY: in bounds by the assertion.
         let from = unsafe { self.base.as_ptr().add(end) };
-        // SAFETY: a part of our own mapping, into which there is no reference.
+        // SAFETY: a part of our own mapping, into which no reference exists.
         match unsafe { libc::mprotect(from.cast(), self.bytes - end, libc::PROT_NONE) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -185,7 +194,8 @@ impl Drop for Region {
     }
 }
 
-// SAFETY: the code is never written to and the stack is only used by calls; one thread has it at a time.
+// SAFETY: the code is never written to, and only calls use the stack. One thread owns the region at
+// a time.
 unsafe impl Send for Region {}
 
 #[cfg(test)]

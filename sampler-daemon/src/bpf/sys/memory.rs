@@ -43,7 +43,7 @@ impl SharedMemory {
         Ok(SharedMemory { base, bytes })
     }
 
-    /// Where it is mapped.
+    /// Address of the mapping.
     pub(in crate::bpf) fn address(&self) -> u64 {
         self.base.as_ptr().addr() as u64
     }

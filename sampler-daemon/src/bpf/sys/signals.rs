@@ -1,9 +1,10 @@
-//! Signals that a process does not hear.
+//! Signals that a process ignores.
 
-/// From now on this process ignores what asks processes to end: a terminal, a service manager, `kill`.
+/// Makes this process ignore, from now on, the signals by which a terminal, a service manager or
+/// `kill` ends processes.
 pub(in crate::bpf) fn ignore_termination() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
-        // SAFETY: `SIG_IGN` is no handler, so that nothing of ours runs in one.
+        // SAFETY: `SIG_IGN` is not a handler, so no code of ours runs in a handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
