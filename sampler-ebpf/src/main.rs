@@ -1,4 +1,4 @@
-//! The eBPF program: counts every call of the malloc family and samples a few of them.
+//! The eBPF program: handles every call of the malloc family and samples a few of them.
 //!
 //! Each half of a call has a file: [`alloc_entry`], [`alloc_return`], [`alloc_entry_only`]
 //! (functions without a return probe), [`free`].

@@ -1,20 +1,22 @@
-//! When and how far the kernel side has raised a process's interval, because the daemon had not read its records in time.
+//! Back-pressure in the kernel: when and how far the kernel side has raised a process's interval,
+//! because the daemon had not read the process's records in time.
 
-/// Every time so far in one.
+/// All raises so far, summarized.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Braking {
-    /// How many times it was raised from nothing.
+    /// How many times the interval was raised from an unraised one.
     pub times: u64,
-    /// `CLOCK_MONOTONIC` of the last time, nanoseconds: it began not before.
+    /// `CLOCK_MONOTONIC` before the last raise, nanoseconds: the earliest time at which the raise
+    /// can have begun.
     pub from_ns: u64,
-    /// When it was over; `None`: it is not.
+    /// End of the last raise; `None`: the interval is still raised.
     pub until_ns: Option<u64>,
-    /// What the interval was multiplied by at most, of all times.
+    /// Largest factor of all raises.
     pub factor: f64,
 }
 
 impl Braking {
-    /// The interval is `factor` times as long; nothing was raised until `since_ns`.
+    /// Notes that the interval is `factor` times as long, and was not raised until `since_ns`.
     pub fn raise(&mut self, since_ns: u64, factor: f64) {
         if self.times == 0 || self.until_ns.is_some() {
             self.times += 1;
@@ -23,7 +25,7 @@ impl Braking {
         self.factor = self.factor.max(factor);
     }
 
-    /// The interval is what it was before.
+    /// Notes that the interval is not raised any more.
     pub fn end(&mut self, now_ns: u64) {
         if self.times > 0 && self.until_ns.is_none() {
             self.until_ns = Some(now_ns);

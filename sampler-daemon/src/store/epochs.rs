@@ -1,17 +1,20 @@
-//! What a process allocated at each rate, exactly: the kernel's totals are divided whenever a rate changes.
+//! Exact totals of a process's allocations at each rate: the kernel's totals are divided whenever a
+//! rate changes.
 //!
-//! Rates of a size class within an octave (of the objects that go unseen per unit of hazard) are one epoch, with the rarest of them: so there are
-//! at most 64 for each class, however often back-pressure turns. A process whose rate never changed has none of this.
+//! All rates of a size class within an octave are one epoch, which has the rarest of these rates.
+//! (An octave of the objects that go unseen per unit of hazard.) So each class has at most 64
+//! epochs, however often back-pressure changes the rate. A process whose rate never changed has no
+//! epochs.
 //!
-//! What is counted while it is not known which of two rates was in force belongs to the rarer one: it may be said to have had a better chance
-//! to pass unseen than it had, never a worse one.
+//! If it is not known which of two rates was in force at an allocation, the allocation belongs to
+//! the rarer rate. Its chance to pass unseen may be overstated, never understated.
 
 use super::{ClassTotals, Designs};
 use sampler_common::estimate::{Epoch, Unseen};
 use sampler_common::limits::CLASSES;
 use std::collections::BTreeMap;
 
-/// The most objects and bytes of each size class that go unseen per unit of hazard.
+/// For each size class, the most objects and bytes that go unseen per unit of hazard.
 pub type Rates = [Unseen; CLASSES];
 
 /// An octave of rates.
@@ -19,7 +22,8 @@ pub type Band = u8;
 
 /// The band of rates at which nothing is sampled.
 const UNSAMPLED_BAND: Band = 63;
-/// The band of one object per unit of hazard; the first are for classes that are nearly always sampled.
+/// The band of one object per unit of hazard. Lower bands are for classes that are nearly always
+/// sampled.
 const ONE: f64 = 8.0;
 
 /// The octave of `unseen`.
@@ -27,27 +31,28 @@ pub fn band(unseen: Unseen) -> Band {
     if unseen.objects == f64::INFINITY {
         return UNSAMPLED_BAND;
     }
-    // Of nothing it is −∞, and ends at 0.
+    // The logarithm of 0 is −∞, and is clamped to band 0.
     (unseen.objects.log2().ceil() + ONE).clamp(0.0, f64::from(UNSAMPLED_BAND - 1)) as Band
 }
 
-/// What goes unseen under `designs`.
+/// The objects and bytes that go unseen under `designs`.
 pub fn rates(designs: &Designs) -> Rates {
     std::array::from_fn(|class| designs[class].unseen(class).into())
 }
 
-/// The epochs of a process, or of several that were folded into one.
+/// The epochs of a process, or of several folded processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Epochs {
-    /// Totals at the last change: what came since was sampled at `open`.
+    /// Totals at the last change. Later allocations were sampled at `open`.
     marked: ClassTotals,
-    /// The rarest rates that were in force since, and those at which what was sampled since is kept.
+    /// Since the last change: the rarest rates that were in force, and the rates at which samples
+    /// of held blocks are kept.
     open: [(Unseen, Unseen); CLASSES],
     closed: BTreeMap<(u8, Band), Epoch>,
 }
 
 impl Epochs {
-    /// One, since the attach, at `rates`.
+    /// One epoch, since the attach, at `rates`.
     pub fn new(rates: &Rates) -> Epochs {
         Epochs {
             marked: ClassTotals::default(),
@@ -56,14 +61,15 @@ impl Epochs {
         }
     }
 
-    /// These were in force as well, at any time since the last change.
+    /// Notes that these rates were in force, too, at some time since the last change.
     pub fn note(&mut self, rates: &Rates) {
         for ((alloc, inuse), rate) in self.open.iter_mut().zip(rates) {
             (*alloc, *inuse) = (alloc.max(*rate), inuse.max(*rate));
         }
     }
 
-    /// Samples of what is held were kept as if everything up to now had been sampled at `rates`.
+    /// Notes that the live set was thinned: samples of held blocks were kept as if all allocations
+    /// so far had been sampled at `rates`.
     pub fn note_thinned(&mut self, rates: &Rates) {
         for ((_, inuse), rate) in self.open.iter_mut().zip(rates) {
             *inuse = inuse.max(*rate);
@@ -73,7 +79,8 @@ impl Epochs {
         }
     }
 
-    /// Of what was sampled since the last change one in 2^`halvings` was let into the live set.
+    /// Notes that one in 2^`halvings` of the samples since the last change was admitted to the live
+    /// set.
     pub fn note_declined(&mut self, halvings: u32) {
         let factor = f64::from(halvings).exp2();
         for (alloc, inuse) in &mut self.open {
@@ -82,8 +89,9 @@ impl Epochs {
         }
     }
 
-    /// The totals that divide what was sampled before from what is sampled at `next`. `first` were read before `next` came into force, `last`
-    /// after it: what was counted between them belongs to the rarer rate.
+    /// The totals that separate earlier allocations from those sampled at `next`. `first` was read
+    /// before `next` came into force, `last` afterwards. Allocations between the two readings
+    /// belong to the rarer rate.
     pub fn border(&self, first: &ClassTotals, last: &ClassTotals, next: &Rates) -> ClassTotals {
         let mut border = *last;
         for (class, (next, (alloc, _))) in next.iter().zip(&self.open).enumerate() {
@@ -95,7 +103,7 @@ impl Epochs {
         border
     }
 
-    /// What was counted up to `totals` is closed; from there on `next` is in force.
+    /// Closes the epochs up to `totals`; from then on `next` is in force.
     pub fn close(&mut self, totals: &ClassTotals, next: &Rates) {
         for class in 0..CLASSES {
             let (bytes, objects) = self.since_mark(class, totals);
@@ -110,12 +118,12 @@ impl Epochs {
         self.open = next.map(|of| (of, of));
     }
 
-    /// Everything is counted: nothing comes any more.
+    /// Closes the epochs for good: no more allocations come.
     pub fn settle(&mut self, totals: &ClassTotals) {
         self.close(totals, &[Unseen::default(); CLASSES]);
     }
 
-    /// Adds those of another process; both are settled.
+    /// Adds the epochs of another process. Both must be settled.
     pub fn absorb(&mut self, other: &Epochs) {
         self.marked.add(&other.marked);
         other.closed.iter().for_each(|(key, epoch)| self.add(*key, epoch));
@@ -135,12 +143,12 @@ impl Epochs {
         (bytes, since(totals.objects[class], self.marked.objects[class]))
     }
 
-    /// The bands that what comes now belongs to.
+    /// The bands of present allocations.
     pub fn bands(&self) -> [Band; CLASSES] {
         self.open.map(|(alloc, _)| band(alloc))
     }
 
-    /// The epochs of a class, where `totals` have been counted altogether.
+    /// The epochs of a class, where `totals` are the totals so far.
     pub fn of_class(&self, class: usize, totals: &ClassTotals) -> Vec<Epoch> {
         let mut all = self.clone_class(class);
         let (bytes, objects) = self.since_mark(class, totals);
@@ -155,10 +163,11 @@ impl Epochs {
         Epochs { marked: ClassTotals::default(), open: self.open, closed }
     }
 
-    /// An epoch of a class in a window, in which so much of a band was counted.
+    /// An epoch of a class in a window with these bytes and objects of a band.
     ///
-    /// What was open in that band may have been noted to be rarer before it was closed, and lies in a later band then: the next one stands for it,
-    /// with whatever later ones keep.
+    /// The rates of an open band may have become rarer before the band was closed. The allocations
+    /// then lie in a later band. The next later band stands for the missing band, with the live set
+    /// rates of all later bands.
     pub fn in_window(&self, class: usize, band: Band, (bytes, objects): (u64, u64)) -> Epoch {
         let open = self.open[class];
         let later = self.closed.range((class as u8, band)..=(class as u8, Band::MAX));

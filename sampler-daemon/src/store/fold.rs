@@ -1,10 +1,12 @@
 //! Exited processes folded into one record for each program: `make × 3,120 exited`.
 //!
-//! Plainly: everything that is kept of a process is a sum (exact totals, moments, life tables, the samples of its peak), so that the
-//! sum over many of them is kept in the room of one, and every total stays what it was. What is lost is which of them it was.
-//! The peak of a folded record is the sum of each one's own peak, as in a profile of them all.
+//! Plainly: all data of a process are sums (exact totals, moments, life tables, the samples of its
+//! peak). So the sum over many processes takes the room of one, and every total stays the same.
+//! Only the distinction between the processes is lost. The peak of a folded record is the sum of
+//! the processes' own peaks, as in a profile of all of them.
 //!
-//! Bound: [`MAX_GROUPS`] programs; beyond it the one that was quiet longest is added to those without a name.
+//! Bound: [`MAX_GROUPS`] programs. Beyond it, the program without exits for the longest time is
+//! added to the nameless programs.
 
 use super::process::{Origin, Orphaned, ProcessRecord};
 use super::{Epochs, ProcessId, SizeCell, Spending, StackId};
@@ -13,28 +15,28 @@ use sampler_common::estimate::{RowMoments, Unseen};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Programs with folded processes at most.
+/// Maximum number of programs with folded processes.
 pub const MAX_GROUPS: usize = 1024;
-/// Allocators and blind spots that a folded record names at most.
+/// Maximum number of allocators, and of blind spots, that a folded record names.
 const MAX_NAMES: usize = 16;
-/// Stands for the command of programs without a name of their own any more.
+/// Command of the programs that have lost their name.
 const OTHERS: &str = "[others]";
 
-/// What folded processes have in common.
+/// The properties that folded processes have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FoldKey {
     comm: String,
     exe: String,
     cgroup: String,
     container: String,
-    /// Whether they are in no profile and no list.
+    /// Whether the processes are in no profile and no list.
     excluded: bool,
-    /// Whether their exact totals are known: a sum with an unknown part would be unknown.
+    /// Whether the exact totals are known. A sum with an unknown part would be unknown.
     is_exact: bool,
 }
 
 impl FoldKey {
-    /// Of a process.
+    /// The key of a process.
     pub fn of(record: &ProcessRecord) -> FoldKey {
         let is_exact = record.final_totals.is_some();
         FoldKey {
@@ -61,7 +63,7 @@ impl FoldKey {
 
 /// The programs with folded processes.
 pub(super) struct Groups {
-    /// Each with when it was last added to.
+    /// The record of each program, with the turn of its last addition.
     groups: FxHashMap<FoldKey, (ProcessId, u64)>,
     turn: u64,
     bound: usize,
@@ -74,7 +76,7 @@ impl Default for Groups {
 }
 
 impl Groups {
-    /// The record of a program, which is added to now.
+    /// Returns the record of a program, and notes that it is used now.
     pub(super) fn touch(&mut self, key: &FoldKey) -> Option<ProcessId> {
         self.turn += 1;
         let (group, last) = self.groups.get_mut(key)?;
@@ -87,9 +89,10 @@ impl Groups {
         self.groups.insert(key, (group, self.turn));
     }
 
-    /// Where there are too many: takes the one out that was quiet longest, with the key of those without a name.
+    /// If there are too many programs, removes the one that was used least recently. Returns its
+    /// record, and the key of the nameless programs.
     pub(super) fn make_room(&mut self) -> Option<(ProcessId, FoldKey)> {
-        // Of those without a name there are four: with and without exact totals, excluded or not.
+        // The nameless programs have four keys: with and without exact totals, excluded or not.
         if self.groups.len() + 4 < self.bound {
             return None;
         }
@@ -107,7 +110,7 @@ impl Groups {
 }
 
 impl ProcessRecord {
-    /// A record into which processes of the same program can be folded; it has none yet.
+    /// A record for folding processes of the same program, with no process yet.
     pub(super) fn nobody(&self) -> ProcessRecord {
         ProcessRecord {
             pid: 0,
@@ -123,13 +126,13 @@ impl ProcessRecord {
         }
     }
 
-    /// The same of any program.
+    /// [`ProcessRecord::nobody`] for nameless programs.
     pub(super) fn nameless(&self) -> ProcessRecord {
         let (comm, exe) = (OTHERS.to_owned(), String::new());
         ProcessRecord { comm, exe, origin: Origin::default(), ..self.nobody() }
     }
 
-    /// Adds an exited process, or others that were folded.
+    /// Adds an exited process, or a record of folded processes.
     pub(super) fn absorb(&mut self, other: ProcessRecord) {
         self.folded += other.folded.max(1);
         self.attached = self.attached.min(other.attached);
@@ -169,7 +172,8 @@ impl ProcessRecord {
 }
 
 impl ProcessRecord {
-    /// Adds what an exited process allocated at each rate; before anything else of it is added.
+    /// Adds the allocations of an exited process at each rate. Must run before anything else of the
+    /// process is added.
     fn absorb_epochs(&mut self, other: &ProcessRecord) {
         let alike = self.sampling.unseen == other.sampling.unseen;
         if alike && self.epochs.is_none() && other.epochs.is_none() {
@@ -189,7 +193,7 @@ impl ProcessRecord {
     }
 }
 
-/// Adds the names that are not there.
+/// Adds the names that are missing, up to [`MAX_NAMES`].
 fn join<T: PartialEq>(names: &mut Vec<T>, others: Vec<T>) {
     for name in others {
         if names.len() < MAX_NAMES && !names.contains(&name) {
@@ -198,22 +202,22 @@ fn join<T: PartialEq>(names: &mut Vec<T>, others: Vec<T>) {
     }
 }
 
-/// Which process is now part of which, and which stacks of a process are given up.
+/// Processes that became part of other records, and stacks that processes discarded.
 #[derive(Debug, Default)]
 pub struct Moves {
     processes: FxHashMap<ProcessId, ProcessId>,
-    /// Of processes that give stacks up: those that they keep.
+    /// Stacks to keep, of each process that discards stacks.
     kept: FxHashMap<ProcessId, FxHashSet<StackId>>,
 }
 
 impl Moves {
     pub(super) fn enter(&mut self, from: ProcessId, to: ProcessId) {
-        // What had moved there moves on.
+        // Processes that had moved to `from` move on.
         self.processes.values_mut().filter(|of| **of == from).for_each(|of| *of = to);
         self.processes.insert(from, to);
     }
 
-    /// A process gives all stacks up but these.
+    /// Discards all stacks of a process but these.
     pub(super) fn keep(&mut self, process: ProcessId, stacks: FxHashSet<StackId>) {
         self.kept.insert(process, stacks);
     }
@@ -222,12 +226,12 @@ impl Moves {
         self.processes.keys().copied()
     }
 
-    /// Where a process is now, if it has moved.
+    /// The new record of a process, if the process has moved.
     pub fn get(&self, id: ProcessId) -> Option<ProcessId> {
         self.processes.get(&id).copied()
     }
 
-    /// Where what a process had of a stack is now, if it has moved.
+    /// The new process and stack of an entry, if the entry has moved.
     pub fn stack(&self, process: ProcessId, stack: StackId) -> Option<(ProcessId, StackId)> {
         if let Some(into) = self.get(process) {
             return Some((into, stack));
@@ -243,11 +247,11 @@ impl Moves {
     }
 }
 
-/// A set of pids: half a megabyte for all that there can be.
+/// A set of pids: half a megabyte for all possible pids.
 #[derive(Debug, Default)]
 pub(super) struct Pids(Vec<u64>);
 
-/// No pid of Linux reaches it (PID_MAX_LIMIT).
+/// All pids of Linux are below this number (PID_MAX_LIMIT).
 const PID_END: u32 = 1 << 22;
 
 impl Pids {

@@ -1,12 +1,15 @@
-//! Which stacks processes that have exited give up, where all of theirs together fill too much of the table.
+//! Selection of the stacks that exited processes discard, if their stacks together fill too much of
+//! the table.
 //!
-//! Plainly: whoever has most gives up first, and of its stacks those with fewest bytes. What they counted is summed without a stack.
+//! Plainly: the processes with most stacks discard first, and discard the stacks with fewest bytes.
+//! The counts of discarded stacks are summed without a stack.
 
 use super::{Moves, ProcessId, Rows, StackId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
-/// Leaves some `room` stacks to the processes that `gives_up` says.
+/// Selects the stacks to discard, so that the processes for which `gives_up` holds keep at most
+/// `room` stacks.
 pub fn give_up<'a>(
     tables: impl Iterator<Item = &'a Rows>,
     gives_up: impl Fn(ProcessId) -> bool,

@@ -1,33 +1,37 @@
-//! How long sampled blocks lived: a life table for every stack of a process.
+//! Lifetimes of sampled blocks: a life table for every stack of a process.
 //!
-//! Lifetimes fall into buckets, forty to a factor of 1000 (19 % each) from 1 µs on, so that a millisecond and a second are edges.
-//! Blocks of a process that replaced its program or exited were watched until then, and blocks that are held until now: neither was
-//! freed. A free whose record was lost says nothing of when: such blocks are left out, and counted.
+//! Lifetimes fall into buckets. From 1 µs on, a factor of 1000 has forty buckets (19 % each), so
+//! that a millisecond and a second are edges. Blocks of a process that replaced its program or
+//! exited were observed until then, and held blocks until now. Neither were freed: their lifetimes
+//! are censored.
+//! A free whose record was lost has no known time. Such blocks are left out, and counted.
 //!
-//! Bound: [`MAX_CELLS`] buckets of all stacks; what would give a process more than its share ([`share`](sampler_common::share)) is counted as [`StackId::TABLE_FULL`].
+//! Bound: [`MAX_CELLS`] buckets of all stacks. A block that would give its process more than its
+//! share ([`share`](sampler_common::share)) counts under [`StackId::TABLE_FULL`].
 
 use super::{LiveSample, LiveSamples, Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, Step, Weights};
 use sampler_common::share::Shares;
 
-/// Buckets held at most: about 35 MiB.
+/// Maximum number of buckets: about 35 MiB.
 pub const MAX_CELLS: usize = 512 * 1024;
 
-/// Buckets to a factor of 1000.
+/// Number of buckets in a factor of 1000.
 const PER_THOUSAND: f64 = 40.0;
-/// The first bucket is all below 1 µs.
+/// End of the first bucket, which has all lifetimes below 1 µs.
 const FIRST_NS: f64 = 1e3;
-/// Lifetimes of centuries are in the last one.
+/// Number of buckets. The last one has lifetimes of centuries.
 const LAST_BUCKET: f64 = 250.0;
 
-/// Edges of a bucket are this factor apart.
+/// Ratio of a bucket's edges.
 pub const BUCKET_WIDTH: f64 = 1.188_502_227_437_018_5; // 1000^(1/40)
 
 /// The bucket of a lifetime.
 fn bucket(lifetime_ns: u64) -> u8 {
     let thousands = (lifetime_ns.max(1) as f64 / FIRST_NS).log10() / 3.0;
-    // A lifetime at an edge is in the bucket that begins there, whatever the logarithm's last digit.
+    // A lifetime at an edge is in the bucket that begins there, despite rounding errors of the
+    // logarithm.
     let number = (thousands * PER_THOUSAND + 1e-9).floor() + 1.0;
     number.clamp(0.0, LAST_BUCKET - 1.0) as u8
 }
@@ -43,12 +47,12 @@ fn middle(bucket: u8) -> f64 {
 /// A process, a stack and a bucket.
 type Key = (ProcessId, StackId, u8);
 
-/// What became of the blocks of a stack.
+/// The fates of the blocks of a stack.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
-    /// Ages at which blocks were freed or last seen, weighed by bytes.
+    /// Ages at which blocks were freed or last observed, weighted by bytes.
     pub steps: Vec<Step>,
-    /// Bytes times seconds held: of a sample its size times its lifetime or age.
+    /// Bytes times seconds held: for each sample, its size times its lifetime or age.
     pub byte_seconds: Moments,
     /// Samples that were freed.
     pub freed: u64,
@@ -57,7 +61,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// Adds what became of other blocks.
+    /// Adds the fates of other blocks.
     pub fn add(&mut self, other: &Life) {
         self.steps.extend_from_slice(&other.steps);
         self.byte_seconds.add(&other.byte_seconds);
@@ -65,7 +69,7 @@ impl Life {
         self.held += other.held;
     }
 
-    /// Samples of any fate.
+    /// Number of samples with any fate.
     pub fn samples(&self) -> u64 {
         self.byte_seconds.samples
     }
@@ -74,26 +78,28 @@ impl Life {
 /// Life tables of blocks that are no longer held.
 #[derive(Default)]
 pub struct Lifetimes {
-    /// Freed, and watched until the program ended.
+    /// Freed, and censored at the end of the program.
     cells: FxHashMap<Key, [Weights; 2]>,
     shares: Shares<ProcessId>,
     byte_seconds: FxHashMap<(ProcessId, StackId), Moments>,
-    /// Samples that were freed unseen.
+    /// Samples whose free was not seen.
     unseen: FxHashMap<ProcessId, u64>,
 }
 
 impl Lifetimes {
-    /// A block was freed at `time_ns`; false if it had to go to [`StackId::TABLE_FULL`].
+    /// Adds a block that was freed at `time_ns`. Returns false if the block had to go to
+    /// [`StackId::TABLE_FULL`].
     pub fn freed(&mut self, live: &LiveSample, time_ns: u64) -> bool {
         self.end(live, time_ns, 0)
     }
 
-    /// A block was held until its program ended at `time_ns`; false as in [`Lifetimes::freed`].
+    /// Adds a block that was held until its program ended at `time_ns`. Returns false as
+    /// [`Lifetimes::freed`] does.
     pub fn ended(&mut self, live: &LiveSample, time_ns: u64) -> bool {
         self.end(live, time_ns, 1)
     }
 
-    /// A block was freed some time.
+    /// Counts a block that was freed at an unknown time.
     pub fn unseen(&mut self, live: &LiveSample) {
         *self.unseen.entry(live.process).or_default() += 1;
     }
@@ -113,7 +119,8 @@ impl Lifetimes {
         stack == live.stack
     }
 
-    /// Life tables of processes that were folded are those of the others from now on; those of stacks that were given up have none.
+    /// Applies moves of folded processes and of discarded stacks: life tables move to the folded
+    /// record, or lose their stack.
     pub fn fold(&mut self, moves: &Moves) {
         let moved = |process: ProcessId, stack: StackId| moves.stack(process, stack).is_some();
         let cells = self.cells.extract_if(|(process, stack, _), _| moved(*process, *stack));
@@ -134,7 +141,8 @@ impl Lifetimes {
         }
     }
 
-    /// What became of the blocks of every stack, those held at `now_ns` included, of the processes asked for.
+    /// The fates of the blocks of every stack, for the processes asked for. Blocks held at `now_ns`
+    /// are included.
     pub fn by_stack(
         &self,
         live: &LiveSamples,
@@ -165,22 +173,22 @@ impl Lifetimes {
         lives
     }
 
-    /// Samples that were freed unseen, of the processes asked for.
+    /// Number of samples whose free was not seen, for the processes asked for.
     pub fn unseen_of(&self, asked: impl Fn(ProcessId) -> bool) -> u64 {
         self.unseen.iter().filter(|(process, _)| asked(**process)).map(|(_, samples)| samples).sum()
     }
 
-    /// Stacks that something is known of.
+    /// Stacks with a life table.
     pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
         self.byte_seconds.keys().copied()
     }
 
-    /// Buckets held.
+    /// Number of buckets.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no buckets.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
@@ -241,7 +249,7 @@ mod tests {
         let seconds = 100.0 * 0.0005 + 100.0 * 2.0 + 200.0 * 3.0 + 400.0 * 4.0;
         assert!((life.byte_seconds.sum / seconds - 1.0).abs() < 1e-12);
         let curve = Survival::new(life.steps.clone());
-        // 100 of 800 bytes within a millisecond, then 100 of 700.
+        // Of 800 bytes 100 were freed within a millisecond, then 100 of 700.
         let within = |age| curve.within(age, Confidence::DEFAULT).value;
         assert!((within(1e6) - 1.0 / 8.0).abs() < 1e-12);
         assert!((within(2.5e9) - (1.0 - 7.0 / 8.0 * 6.0 / 7.0)).abs() < 1e-12);

@@ -1,5 +1,5 @@
-//! Live samples, as the daemon knows them. The live set in the kernel is the truth; this picture has
-//! the stacks, and is repaired from it.
+//! The daemon's copy of the live samples. The kernel's live set is authoritative. The copy has the
+//! stacks, and is repaired from the live set.
 
 use super::peak::Peaks;
 use super::{Moves, ProcessId, StackId};
@@ -11,20 +11,21 @@ use sampler_common::wire::Space;
 /// A sampled block that is held.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LiveSample {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
-    /// Its program image.
+    /// Program image of the process.
     pub space: Space,
-    /// Where it was allocated.
+    /// Stack of the allocation.
     pub stack: StackId,
-    /// What was sampled; `kept` is its chance of admission to the live set, and of every thinning since.
+    /// The sample; `kept` is the product of its chance of admission to the live set and of its
+    /// chances in every thinning since.
     pub sample: Sample,
     /// `CLOCK_MONOTONIC` at the allocation, nanoseconds.
     pub time_ns: u64,
 }
 
 impl LiveSample {
-    /// Its process was folded, or its stack given up.
+    /// Applies moves: of a folded process, or of a discarded stack.
     pub(super) fn follow(&mut self, moves: &Moves) {
         if let Some(moved) = moves.stack(self.process, self.stack) {
             (self.process, self.stack) = moved;
@@ -32,31 +33,32 @@ impl LiveSample {
     }
 }
 
-/// A live sample, and how many had been entered when it was.
+/// A live sample, and its number in the order of insertion.
 #[derive(Clone, Copy)]
 struct Held {
     live: LiveSample,
     number: u64,
 }
 
-/// Samples of blocks that processes held when they exited, kept at most (about 20 MiB), of each its share ([`share`](sampler_common::share)).
+/// Maximum number of samples of blocks that processes held when they exited (about 20 MiB). Each
+/// process may have its share ([`share`](sampler_common::share)).
 pub const MAX_LEFT: usize = 256 * 1024;
 
-/// Live samples by number. Bounded by the kernel's live set, of which it is a picture.
+/// Live samples by number. Their number is bounded by the kernel's live set, which they copy.
 #[derive(Default)]
 pub struct LiveSamples {
     samples: FxHashMap<u64, Held>,
     peaks: Peaks,
-    /// Of processes that have exited, where these are kept.
+    /// Samples of exited processes, if such samples are kept.
     left: Vec<LiveSample>,
     left_shares: Shares<ProcessId>,
     left_out: u64,
 }
 
 impl LiveSamples {
-    /// Enters a sample.
+    /// Inserts a sample.
     pub fn insert(&mut self, sample: u64, live: LiveSample) {
-        // The stack of one that is there has come late.
+        // The sample is known already: its stack has come late.
         if let Some(held) = self.samples.get_mut(&sample) {
             self.peaks.reweigh(&held.live, &live, held.number);
             held.live = live;
@@ -71,19 +73,19 @@ impl LiveSamples {
         self.samples.get(&sample).map(|held| &held.live)
     }
 
-    /// Whether the sample is there.
+    /// Whether the sample is present.
     pub fn contains(&self, sample: u64) -> bool {
         self.samples.contains_key(&sample)
     }
 
-    /// Ends a sample; `None` if it was not there.
+    /// Removes a sample; `None` if it was not present.
     pub fn remove(&mut self, sample: u64) -> Option<LiveSample> {
         let held = self.samples.remove(&sample)?;
         self.peaks.leave(held.live, held.number);
         Some(held.live)
     }
 
-    /// Ends all samples for which `ends` holds, and returns them.
+    /// Removes all samples for which `ends` holds, and returns them.
     pub fn remove_where(
         &mut self,
         mut ends: impl FnMut(u64, &LiveSample) -> bool,
@@ -100,8 +102,8 @@ impl LiveSamples {
         ended
     }
 
-    /// Peaks of processes that were folded, none of which has a live sample any more, are parts of the others' from now on. Stacks are given up
-    /// by such processes only, too.
+    /// Adds the peaks of folded processes to the peaks of their folded records. These processes
+    /// have no live samples any more. Only such processes discard stacks, too.
     pub fn fold(&mut self, moves: &Moves) {
         self.peaks.fold(moves);
         self.left.iter_mut().for_each(|live| live.follow(moves));
@@ -118,24 +120,24 @@ impl LiveSamples {
         }
     }
 
-    /// What exited processes have held to the end, as far as it was kept.
+    /// Samples of blocks that exited processes held at their end, as far as they were kept.
     pub fn left_behind(&self) -> impl Iterator<Item = &LiveSample> {
         self.left.iter()
     }
 
-    /// Samples that were not kept, because their process had its share of [`MAX_LEFT`].
+    /// Number of samples that were not kept, because their process had its share of [`MAX_LEFT`].
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Takes a sample out, the others standing for it from now on: the block is still held.
+    /// Removes a sample whose block is still held. Other samples represent it from now on.
     pub fn thin_out(&mut self, sample: u64) {
         if let Some(held) = self.samples.remove(&sample) {
             self.peaks.reweigh_to_nothing(&held.live, held.number);
         }
     }
 
-    /// A sample was kept with probability `keep` where others were thinned out.
+    /// Notes that a sample was kept with probability `keep` in a thinning.
     pub fn keep(&mut self, sample: u64, keep: f64) {
         if let Some(held) = self.samples.get_mut(&sample) {
             let before = held.live;
@@ -149,31 +151,31 @@ impl LiveSamples {
         self.samples.iter().map(|(sample, held)| (sample, &held.live))
     }
 
-    /// What was held at the moment of each process's largest total.
+    /// Samples of blocks that were held at the peak of each process.
     pub fn at_peak(&self) -> impl Iterator<Item = &LiveSample> {
         let held = self.samples.values();
         let held = held.filter(|held| self.peaks.had(held.live.process, held.number));
         held.map(|held| &held.live).chain(self.peaks.gone())
     }
 
-    /// The moments of the largest totals.
+    /// The peak of each process.
     pub fn peaks(&self) -> &Peaks {
         &self.peaks
     }
 
-    /// Stacks of all samples, each perhaps several times.
+    /// Stacks of all samples; a stack may be repeated.
     pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
         let held = self.samples.values().map(|held| &held.live);
         let all = held.chain(&self.left).chain(self.peaks.gone());
         all.map(|live| (live.process, live.stack))
     }
 
-    /// Samples held.
+    /// Number of live samples.
     pub fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no live samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
@@ -215,7 +217,7 @@ mod tests {
         samples.remove(1);
         samples.insert(3, live(0, 50, 30));
         samples.insert(4, live(1, 7, 40));
-        // 300 at 20, then 200, then 250.
+        // The total is 300 at 20, then 200, then 250.
         assert_eq!(peak(&samples, 0), (20, vec![100, 200]));
         samples.insert(5, live(0, 51, 50));
         assert_eq!(peak(&samples, 0), (50, vec![50, 51, 200]));
@@ -252,13 +254,14 @@ mod tests {
         assert_eq!((peak.bytes, peak.time_ns), (800.0, 7));
         let sum: f64 = samples.at_peak().map(|live| live.sample.bytes()).sum();
         assert_eq!(sum, 800.0);
-        // As much again makes a new one.
+        // One more byte makes a new peak.
         samples.insert(9, live(0, 1, 60));
         assert_eq!(samples.peaks().get(ProcessId(0)).unwrap().time_ns, 60);
     }
 
     proptest! {
-        /// Whatever comes and goes, the peak is the largest total that ever was, and its samples are those held then.
+        /// After any steps, the peak is the largest total so far, and its samples are those that
+        /// were held then.
         #[test]
         fn the_peak_is_the_largest_total(steps in prop::collection::vec((0u64..12, 1u64..1000), 1..200)) {
             let mut samples = LiveSamples::default();

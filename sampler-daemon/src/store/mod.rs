@@ -1,5 +1,5 @@
-//! What the daemon remembers: interned stacks, rows with their moments, live samples, processes.
-//! Every table has a bound and a documented behaviour at it. Never does any I/O.
+//! The daemon's data: interned stacks, rows with their moments, live samples, processes. Every
+//! table has a bound and a documented behaviour at the bound. The store never does any I/O.
 
 mod braking;
 pub mod epochs;

@@ -2,7 +2,7 @@
 
 use sampler_common::counters::Outcome;
 
-/// One counter for every outcome; those of the kernel are added when they are asked for.
+/// One counter for every outcome. The kernel's counts are added on request.
 #[derive(Clone, Debug)]
 pub struct Outcomes {
     counts: Vec<u64>,
@@ -15,12 +15,12 @@ impl Default for Outcomes {
 }
 
 impl Outcomes {
-    /// Counts.
+    /// Adds to a counter.
     pub fn add(&mut self, outcome: Outcome, count: u64) {
         self.counts[outcome as usize] += count;
     }
 
-    /// A counter.
+    /// The value of a counter.
     pub fn get(&self, outcome: Outcome) -> u64 {
         self.counts[outcome as usize]
     }

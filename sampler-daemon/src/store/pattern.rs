@@ -1,11 +1,12 @@
-//! Patterns of names, as shells have them: `*` and `?`.
+//! Patterns of names with `*` and `?`, as in shells.
 
-/// Whether a text is, as a whole, what a pattern says: `*` stands for any characters, `?` for one.
+/// Whether a pattern matches a whole text: `*` stands for any characters, `?` for one.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // Where the last star was, and how far its text reaches: the only choice that is ever taken back.
+    // Position of the last star, and end of the text that it matches. Only this choice is ever
+    // revised.
     let mut star = None;
     while t < text.len() {
         match pattern.get(p) {

@@ -1,27 +1,30 @@
-//! The moment of the largest live total of each process, and what was held then.
+//! The largest live total of each process: its time, and the samples that were held then.
 //!
-//! Plainly: the estimated bytes held are summed as samples come and go. What was held at the largest sum is what is still there of
-//! it, and what has gone since: the latter is kept until a larger sum comes. Both are exact in their bookkeeping; the sums are
-//! estimates, and the largest of many is, on average, a little above the largest true total.
+//! Plainly: the estimated held bytes are summed as samples come and go. The samples of the largest
+//! sum are those that are still held, and those that were freed since. The latter are kept until a
+//! larger sum comes. The bookkeeping is exact, but the sums are estimates. The largest of many
+//! estimates is, on average, a little above the largest true total.
 //!
-//! Thinning gives samples other weights: sums follow, and so does the largest one.
-//! Bound: [`MAX_GONE`] samples that have gone, of all processes; at it the peak of the process that has most of them is forgotten.
+//! Thinning gives samples other weights. The sums follow, and so does the largest sum.
+//!
+//! Bound: [`MAX_GONE`] freed samples over all processes. At the bound, the process with most freed
+//! samples loses them.
 
 use super::{LiveSample, Moves, ProcessId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
-/// Samples of peaks that are no longer held at most: about 20 MiB.
+/// Maximum number of samples of peaks that are no longer held: about 20 MiB.
 pub const MAX_GONE: usize = 256 * 1024;
 
 /// The largest total of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
-    /// The estimated bytes held then.
+    /// Estimated bytes held at the peak.
     pub bytes: f64,
-    /// When, `CLOCK_MONOTONIC` in nanoseconds.
+    /// Time of the peak, `CLOCK_MONOTONIC` in nanoseconds.
     pub time_ns: u64,
-    /// Whether what has gone since was forgotten: the samples are a lower bound.
+    /// Whether the samples freed since were discarded. The samples are then a lower bound.
     pub forgotten: bool,
 }
 
@@ -31,17 +34,17 @@ struct Total {
     bytes: f64,
     samples: u64,
     peak: Peak,
-    /// Samples entered up to the peak, of all processes.
+    /// Number of samples of all processes that were entered up to the peak.
     number: u64,
     gone: Vec<LiveSample>,
-    /// When something happened last, in samples entered.
+    /// Time of the last change, as a number of samples entered.
     last: u64,
 }
 
 /// The peaks of all processes.
 pub struct Peaks {
     totals: FxHashMap<ProcessId, Total>,
-    /// Samples entered.
+    /// Number of samples entered.
     entered: u64,
     gone: usize,
     bound: usize,
@@ -54,7 +57,7 @@ impl Default for Peaks {
 }
 
 impl Peaks {
-    /// A sample is entered; its number.
+    /// Enters a sample and returns its number.
     pub(super) fn enter(&mut self, live: &LiveSample) -> u64 {
         self.entered += 1;
         let number = self.entered;
@@ -78,7 +81,7 @@ impl Peaks {
         number
     }
 
-    /// The block of a sample is no longer held.
+    /// Handles a sample whose block is no longer held.
     pub(super) fn leave(&mut self, live: LiveSample, number: u64) {
         let full = self.gone >= self.bound && self.had(live.process, number);
         if full {
@@ -95,7 +98,8 @@ impl Peaks {
         self.gone += 1;
     }
 
-    /// Forgets what has gone of the process that has most of it; of several that which was quiet longest.
+    /// Discards the freed samples of the process that has most of them. Of several such processes,
+    /// the one without changes for the longest time loses them.
     fn forget_largest(&mut self) {
         let all = self.totals.values_mut();
         if let Some(total) = all.max_by_key(|total| (total.gone.len(), Reverse(total.last))) {
@@ -105,7 +109,8 @@ impl Peaks {
         }
     }
 
-    /// Adds the peaks of processes that were folded to those of the others: each one's own, whenever that was.
+    /// Adds the peaks of folded processes to those of their folded records. Each process
+    /// contributes its own peak, whenever that was.
     pub(super) fn fold(&mut self, moves: &Moves) {
         let gone = self.totals.values_mut().flat_map(|total| &mut total.gone);
         gone.for_each(|live| live.follow(moves));
@@ -121,12 +126,12 @@ impl Peaks {
         }
     }
 
-    /// A sample that is held has another weight.
+    /// Notes that a held sample has another weight.
     pub(super) fn reweigh(&mut self, before: &LiveSample, after: &LiveSample, number: u64) {
         self.change(before, after.sample.bytes() - before.sample.bytes(), number);
     }
 
-    /// A sample that is held is thinned out.
+    /// Notes that a held sample is thinned out.
     pub(super) fn reweigh_to_nothing(&mut self, live: &LiveSample, number: u64) {
         self.change(live, -live.sample.bytes(), number);
         if let Some(total) = self.totals.get_mut(&live.process) {
@@ -134,7 +139,7 @@ impl Peaks {
         }
     }
 
-    /// The weight of a sample changes, in the total and in the peak that has it.
+    /// Changes the weight of a sample, in the total and in the peak if the peak includes it.
     fn change(&mut self, live: &LiveSample, bytes: f64, number: u64) {
         let Some(total) = self.totals.get_mut(&live.process) else { return };
         total.bytes += bytes;
@@ -143,7 +148,7 @@ impl Peaks {
         }
     }
 
-    /// Whether a sample was held at its process's peak, if it is held now.
+    /// Whether a sample that is held now was held at its process's peak.
     pub(super) fn had(&self, process: ProcessId, number: u64) -> bool {
         self.totals.get(&process).is_some_and(|total| number <= total.number)
     }
@@ -158,7 +163,7 @@ impl Peaks {
         self.totals.get(&process).map(|total| total.peak)
     }
 
-    /// Samples of peaks that are no longer held, and the most that are remembered.
+    /// Number of samples of peaks that are no longer held, and its maximum.
     pub fn len(&self) -> (usize, usize) {
         (self.gone, self.bound)
     }
@@ -170,7 +175,7 @@ impl Peaks {
 }
 
 impl Total {
-    /// Adds the peak of another process, of which nothing is held any more.
+    /// Adds the peak of another process, which holds nothing any more.
     fn absorb(&mut self, other: Total) {
         self.peak.bytes += other.peak.bytes;
         self.peak.time_ns = self.peak.time_ns.max(other.peak.time_ns);
@@ -182,7 +187,7 @@ impl Total {
 
     fn subtract(&mut self, bytes: f64) {
         self.samples -= 1;
-        // What rounding leaves does not pile up.
+        // Rounding errors do not accumulate.
         self.bytes = if self.samples == 0 { 0.0 } else { self.bytes - bytes };
     }
 }
@@ -217,7 +222,7 @@ mod tests {
             (forgotten, peaks.len(), peaks.gone().count()),
             ([true, false, false], (4, 5), 4)
         );
-        // A new peak is whole again.
+        // A new peak is complete again.
         let numbers = [0, 1, 2].map(|_| peaks.enter(&live(0)));
         numbers.into_iter().for_each(|number| peaks.leave(live(0), number));
         assert!(!peaks.get(ProcessId(0)).unwrap().forgotten);

@@ -1,7 +1,9 @@
-//! Processes that are or were profiled. Kept after their exit, so that their profile is still served.
+//! Processes that are or were profiled. An exited process is kept, so that its profile is still
+//! served.
 //!
-//! Bounds: those that run are as many as the kernel has slots; of the exited ones the last [`MAX_EXITED`] are kept one by one, and
-//! older ones are folded into one record for each program (the module `fold`).
+//! Bounds: the kernel's slots limit the number of running processes. The last [`MAX_EXITED`] exited
+//! processes are kept one by one. Older ones are folded into one record for each program (the
+//! module `fold`).
 
 use super::epochs::Rates;
 use super::fold::{FoldKey, Groups, Moves, Pids};
@@ -18,12 +20,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Exited processes that have a record of their own, at most; the oldest beyond it are folded.
+/// Maximum number of exited processes with a record of their own. The oldest beyond that number are
+/// folded.
 pub const MAX_EXITED: usize = 2048;
-/// So many are folded at a time: what belongs to them is looked for in every table.
+/// Number of processes that are folded at a time. Folding searches every table for their entries,
+/// so it is done in batches.
 const FOLDED_AT_ONCE: usize = 512;
 
-/// A process in [`Processes`]: not its pid, which may be used again. That of a folded process is used again, too.
+/// A process in [`Processes`]. The id is not a pid, because a pid may be used again. The id of a
+/// folded process is reused, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(pub u32);
 
@@ -37,103 +42,107 @@ pub struct ClassTotals {
 }
 
 impl ClassTotals {
-    /// Over all size classes.
+    /// The sums over all size classes.
     pub fn sum(&self) -> Exact {
         Exact { alloc_objects: self.objects.iter().sum(), alloc_space: self.bytes.iter().sum() }
     }
 
-    /// Adds those of another process.
+    /// Adds the totals of another process.
     pub fn add(&mut self, other: &ClassTotals) {
         self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);
         self.objects.iter_mut().zip(other.objects).for_each(|(to, from)| *to += from);
     }
 }
 
-/// Samples whose record was lost, by size: moments of allocations.
+/// Moments of samples whose record was lost, by size.
 pub type LostMoments = Vec<(SizeCell, RowMoments)>;
 
-/// Where a process belongs: read while it was there, empty where it could not be.
+/// The control group, container and start time of a process, read while the process existed. Fields
+/// that could not be read are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Path of its control group.
+    /// Path of the process's control group.
     pub cgroup: String,
-    /// Id (64 hex digits) or name of its container, if it is recognized to be in one.
+    /// Id (64 hex digits) or name of the process's container, if one is recognized.
     pub container: String,
-    /// When it started.
+    /// Start time of the process.
     pub started: Option<SystemTime>,
 }
 
-/// A process, or exited ones that were folded into one.
+/// A process, or exited processes that were folded into one record.
 #[derive(Clone, Debug)]
 pub struct ProcessRecord {
-    /// Process id; 0 of folded ones.
+    /// Process id; 0 for folded processes.
     pub pid: u32,
     /// Command name.
     pub comm: String,
     /// Path of the executable.
     pub exe: String,
-    /// When it was attached.
+    /// Time of the attach.
     pub attached: SystemTime,
-    /// When it exited.
+    /// Time of the exit.
     pub exited: Option<SystemTime>,
-    /// Program images seen.
+    /// Number of program images seen.
     pub images: u32,
-    /// How it is sampled: what was asked for, and what is in force. Most processes share one.
+    /// The requested sampling and the sampling in force. Most processes share one record.
     pub sampling: Arc<SamplingRecord>,
-    /// Exact totals left by the kernel's slot at exit; `None` if they could not be read.
+    /// Exact totals from the kernel's slot at exit; `None` if they could not be read.
     pub final_totals: Option<Box<ClassTotals>>,
-    /// What the approximate counter of its frees ([`sampler_common::wire::HITS_SWITCH`]) showed at exit.
+    /// Value of the approximate counter of the process's frees
+    /// ([`sampler_common::wire::HITS_SWITCH`]) at exit.
     pub final_free_calls: Counted,
-    /// Lost samples left at exit.
+    /// Lost samples, read at exit.
     pub final_lost: LostMoments,
     /// Allocators found.
     pub allocators: Vec<String>,
-    /// What cannot be seen in it.
+    /// What samplerd cannot see in the process.
     pub blind: Vec<Blind>,
-    /// Where it belongs.
+    /// Control group, container and start time.
     pub origin: Origin,
-    /// Some of its allocations are known to go unseen, now or before.
+    /// Whether some of the process's allocations are or were unseen.
     pub has_unseen_allocations: bool,
-    /// Excluded when it was first looked at: it is in no profile and no list.
+    /// Whether the process was excluded at its first check. An excluded process is in no profile
+    /// and no list.
     pub excluded: bool,
-    /// Not profiled, because probes could harm it; why, is in `blind`.
+    /// Whether the process is not profiled because probes could harm it; `blind` has the reason.
     pub refused: bool,
-    /// Processes that were folded into this record; 0: it is a process of its own.
+    /// Number of processes that were folded into this record; 0: the record is of one process.
     pub folded: u64,
-    /// Bounds that it had hit at exit, with how often.
+    /// Bounds that the process had hit at exit, each with the number of times.
     pub final_bounds: Vec<(Outcome, u64)>,
-    /// The allocator whose malloc it uses, empty if that is not known.
+    /// The allocator whose malloc the process uses; empty if that is not known.
     pub in_force: String,
-    /// Counts for what profiling costs it.
+    /// Counts for the cost of profiling the process.
     pub spending: Spending,
-    /// Anonymous resident memory when its program was first looked at, bytes; `None` if it could not be read.
+    /// Anonymous resident memory at the first check of the program, bytes; `None` if it could not
+    /// be read.
     pub anonymous_bytes: Option<u64>,
-    /// What it allocated at each rate; `None` if its rate never changed.
+    /// Allocations at each rate; `None` if the rate never changed.
     pub epochs: Option<Box<Epochs>>,
-    /// Where samples of it come from, since attach. See [`ProcessRecord::sources`].
+    /// Sources of the process's samples since attach. See [`ProcessRecord::sources`].
     pub sources: SampleSources,
-    /// Blocks that it held when its sampler was taken out.
+    /// Blocks that the process held when its sampler was removed.
     pub orphaned: Option<Orphaned>,
 }
 
-/// Blocks that a process held when they could not be followed any more.
+/// Blocks that a process held when samplerd could not follow them any more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Orphaned {
-    /// Since when, at the earliest.
+    /// Time since which blocks could not be followed, at the earliest.
     pub since: SystemTime,
-    /// What was held.
+    /// Moments of the held blocks.
     pub moments: RowMoments,
 }
 
 impl Orphaned {
-    /// None yet.
+    /// No blocks yet.
     pub fn new(since: SystemTime) -> Orphaned {
         Orphaned { since, moments: RowMoments::default() }
     }
 }
 
 impl ProcessRecord {
-    /// A process that is attached now, and of which nothing else is known yet.
+    /// A process that is attached now, with no other information yet.
     pub fn new(pid: u32, sampling: Arc<SamplingRecord>) -> ProcessRecord {
         ProcessRecord {
             pid,
@@ -163,19 +172,21 @@ impl ProcessRecord {
         }
     }
 
-    /// Its epochs; from now on it has some, and what was counted so far belongs to the rates up to now.
+    /// Returns the process's epochs, and makes them if there are none. Allocations before then
+    /// belong to the rates in force so far.
     pub fn epochs(&mut self) -> &mut Epochs {
         let rates = self.sampling.unseen.map(Unseen::from);
         self.epochs_from(&rates)
     }
 
-    /// As [`ProcessRecord::epochs`], where what was counted so far was sampled at `rates`.
+    /// [`ProcessRecord::epochs`], where allocations so far were sampled at `rates`.
     pub fn epochs_from(&mut self, rates: &Rates) -> &mut Epochs {
         self.epochs.get_or_insert_with(|| Box::new(Epochs::new(rates)))
     }
 
-    /// Where its samples come from. Of a process that was gone before it was looked at nobody knows which sampler was in it: they came by the
-    /// contract that all samplers keep.
+    /// The sources of the process's samples. If the process was gone before its first check, its
+    /// sampler is unknown. Its samples then count as `otel_memory`, the contract that all samplers
+    /// keep.
     pub fn sources(&self) -> SampleSources {
         let mut sources = self.sources;
         if sources.is_empty() && self.sampling.own_interval_bytes > 0.0 {
@@ -184,7 +195,7 @@ impl ProcessRecord {
         sources
     }
 
-    /// What people call it: `pid 17`, or `make × 3,120 exited`.
+    /// The label for users: `pid 17`, or `make × 3,120 exited`.
     pub fn label(&self) -> String {
         match self.folded {
             0 => format!("pid {}", self.pid),
@@ -193,30 +204,30 @@ impl ProcessRecord {
     }
 }
 
-/// A place in the table.
+/// An entry of the table.
 struct Entry {
     record: ProcessRecord,
-    /// Whether it is folded away: its number is free.
+    /// Whether the process was folded: its number will be reused.
     is_gone: bool,
 }
 
-/// The processes.
+/// The table of processes.
 #[derive(Default)]
 pub struct Processes {
     records: Vec<Entry>,
-    /// Numbers that are free.
+    /// Numbers that can be reused.
     vacant: Vec<u32>,
-    /// The exited ones with a record of their own, the oldest first.
+    /// Exited processes with a record of their own, the oldest first.
     exited: VecDeque<ProcessId>,
     groups: Groups,
-    /// Pids of those that were folded.
+    /// Pids of folded processes.
     folded: Pids,
-    /// How many were.
+    /// Number of folded processes.
     folded_processes: u64,
 }
 
 impl Processes {
-    /// Enters a process.
+    /// Adds a process and returns its id.
     pub fn insert(&mut self, record: ProcessRecord) -> ProcessId {
         let entry = Entry { record, is_gone: false };
         if let Some(number) = self.vacant.pop() {
@@ -227,17 +238,19 @@ impl Processes {
         ProcessId(self.records.len() as u32 - 1)
     }
 
-    /// A process: one that has not been folded away, and such are in no table.
+    /// Returns the record of a process that has not been folded. (No table has ids of folded
+    /// processes.)
     pub fn get(&self, id: ProcessId) -> &ProcessRecord {
         &self.records[id.0 as usize].record
     }
 
-    /// As [`Processes::get`], to change.
+    /// Mutable version of [`Processes::get`].
     pub fn get_mut(&mut self, id: ProcessId) -> &mut ProcessRecord {
         &mut self.records[id.0 as usize].record
     }
 
-    /// Takes a process out; its number is free when everything of it has moved.
+    /// Removes and returns the record of a process. Its number can be reused when all its entries
+    /// in other tables have moved.
     fn take(&mut self, id: ProcessId) -> ProcessRecord {
         let entry = &mut self.records[id.0 as usize];
         entry.is_gone = true;
@@ -245,25 +258,26 @@ impl Processes {
         std::mem::replace(&mut entry.record, nobody)
     }
 
-    /// All processes, and all records of folded ones.
+    /// All processes with a record of their own, and all records of folded processes.
     pub fn iter(&self) -> impl Iterator<Item = (ProcessId, &ProcessRecord)> {
         let records = (0..).zip(&self.records);
         let there = records.filter(|(_, entry)| !entry.is_gone);
         there.map(|(id, entry)| (ProcessId(id), &entry.record))
     }
 
-    /// A process has exited; nothing of it changes any more.
+    /// Marks a process as exited. Its record does not change any more.
     pub fn exit(&mut self, id: ProcessId) {
         self.exited.push_back(id);
     }
 
-    /// Folds the oldest exited processes if there are too many. What is left of them in other tables moves with them.
+    /// Folds the oldest exited processes if there are too many. The caller must apply the returned
+    /// moves to the entries of these processes in other tables.
     #[must_use]
     pub fn fold(&mut self) -> Moves {
         self.fold_beyond(MAX_EXITED, FOLDED_AT_ONCE)
     }
 
-    /// As [`Processes::fold`] where `at_once` more than `most` have exited.
+    /// [`Processes::fold`] if at least `at_once` more than `most` have exited.
     pub(super) fn fold_beyond(&mut self, most: usize, at_once: usize) -> Moves {
         let mut moves = Moves::default();
         if self.exited.len() < most + at_once {
@@ -276,12 +290,13 @@ impl Processes {
             let group = self.absorb(record, &mut moves);
             moves.enter(id, group);
         }
-        // Not before all have moved: a number must not be taken meanwhile.
+        // The numbers become free only after all processes have moved. Until then no number may be
+        // reused.
         self.vacant.extend(moves.from().map(|id| id.0));
         moves
     }
 
-    /// Adds a record to that of its program, or makes it.
+    /// Adds a record to the folded record of its program, which is made if it does not exist.
     fn absorb(&mut self, record: ProcessRecord, moves: &mut Moves) -> ProcessId {
         let key = FoldKey::of(&record);
         if let Some(group) = self.groups.touch(&key) {
@@ -289,7 +304,7 @@ impl Processes {
             return group;
         }
         if let Some((oldest, others)) = self.groups.make_room() {
-            // Too many programs: the one that was quiet longest loses its name.
+            // Too many programs: the program without exits for the longest time loses its name.
             let record = self.take(oldest);
             let others = match self.groups.touch(&others) {
                 Some(group) => group,
@@ -313,7 +328,8 @@ impl Processes {
         self.folded.has(pid)
     }
 
-    /// Records with a process of their own that has exited, records of folded ones, and the processes in these.
+    /// Numbers of exited processes with a record of their own, of records of folded processes, and
+    /// of folded processes.
     pub fn usage(&self) -> (usize, usize, u64) {
         (self.exited.len(), self.groups.len(), self.folded_processes)
     }

@@ -5,21 +5,22 @@ use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
 use sampler_common::share::Shares;
 
-/// Rows held at most. A sample that would give its process more than its share of them ([`share`](sampler_common::share)) goes to [`StackId::TABLE_FULL`].
+/// Maximum number of rows. A sample that would give its process more than its share
+/// ([`share`](sampler_common::share)) goes to [`StackId::TABLE_FULL`].
 pub const MAX_ROWS: usize = 512 * 1024;
 
-/// What a row is of.
+/// The key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowKey {
     /// The process.
     pub process: ProcessId,
     /// The stack.
     pub stack: StackId,
-    /// The sizes.
+    /// The size cell.
     pub cell: SizeCell,
 }
 
-/// The rows.
+/// All rows.
 #[derive(Default)]
 pub struct Rows {
     rows: FxHashMap<RowKey, RowMoments>,
@@ -27,14 +28,14 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Adds a sampled allocation; false if it had to go to [`StackId::TABLE_FULL`].
+    /// Adds a sampled allocation. Returns false if it had to go to [`StackId::TABLE_FULL`].
     pub fn add(&mut self, process: ProcessId, stack: StackId, sample: &Sample) -> bool {
         let mut moments = RowMoments::default();
         moments.add_allocation(sample);
         self.add_moments(RowKey { process, stack, cell: SizeCell::of(sample.size) }, &moments)
     }
 
-    /// The same with the moments of the sample.
+    /// [`Rows::add`] with the moments of the sample.
     pub(super) fn add_moments(&mut self, mut key: RowKey, moments: &RowMoments) -> bool {
         if let Some(row) = self.rows.get_mut(&key) {
             row.add(moments);
@@ -48,7 +49,8 @@ impl Rows {
         fits
     }
 
-    /// Rows of processes that were folded are those of the others' from now on; those of stacks that were given up have none.
+    /// Applies moves of folded processes and of discarded stacks: rows move to the folded record,
+    /// or lose their stack.
     pub fn fold(&mut self, moves: &Moves) {
         let moved = self.rows.extract_if(|key, _| moves.stack(key.process, key.stack).is_some());
         for (key, moments) in moved.collect::<Vec<_>>() {
@@ -63,17 +65,17 @@ impl Rows {
         self.rows.iter().map(|(key, moments)| (*key, moments))
     }
 
-    /// Stacks that rows are of, each perhaps several times.
+    /// Stacks of all rows; a stack may be repeated.
     pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
         self.rows.keys().map(|key| (key.process, key.stack))
     }
 
-    /// Rows held.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -1,23 +1,25 @@
-//! How somebody asks that processes be sampled.
+//! A request for the sampling of processes.
 
 use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
 use sampler_common::sampling::{Design, Rate, Strategy};
 
-/// What somebody asked for.
+/// A request for sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// The strategy.
     pub strategy: Strategy,
     /// Mean bytes between samples, 1 to 2^32.
     pub interval_bytes: u64,
-    /// Bernoulli: one sample in so many allocations, instead of as many as the interval would give.
+    /// Bernoulli: one sample in this number of allocations, instead of a number derived from the
+    /// interval.
     pub one_in: Option<u64>,
-    /// Samples wanted in a second: the interval follows the program, and begins as asked for.
+    /// Wanted samples per second. The interval follows the program, and begins with
+    /// `interval_bytes`.
     pub samples_per_second: Option<f64>,
 }
 
 impl Sampling {
-    /// Geometric at `interval_bytes`.
+    /// Geometric sampling at `interval_bytes`.
     pub fn geometric(interval_bytes: u64) -> Sampling {
         Sampling {
             strategy: Strategy::Geometric,
@@ -27,7 +29,7 @@ impl Sampling {
         }
     }
 
-    /// What is wrong with it, in one line.
+    /// Checks the request. The error says in one line what is wrong.
     pub fn check(&self) -> Result<(), String> {
         let interval = self.interval_bytes;
         if self.strategy == Strategy::External {

@@ -1,4 +1,5 @@
-//! How a process is sampled: what was asked for, what has been learned, what is in force, and what was in force ever.
+//! The sampling of a process: the request, what was learned, the designs in force, and the largest
+//! intervals so far.
 
 use super::Braking;
 use super::sampling::Sampling;
@@ -8,60 +9,68 @@ use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
 use sampler_common::sampling::{Design, Rate, Strategy, implied_interval};
 use std::time::SystemTime;
 
-/// Mean bytes between samples of processes that sample by themselves, unless they are set otherwise (jemalloc, tcmalloc, OpenTelemetry's
-/// design document 00003).
+/// Usual mean bytes between samples of processes that sample by themselves: their default
+/// (jemalloc, tcmalloc, OpenTelemetry's design document 00003).
 const USUAL_INTERVAL_BYTES: f64 = 524_288.0;
 
 /// A design for every size class.
 pub type Designs = [Design; CLASSES];
 
-/// How a process is sampled.
+/// The sampling of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingRecord {
-    /// What was asked for.
+    /// The request.
     pub asked: Sampling,
-    /// The interval before back-pressure: as asked for, or as the wanted samples per second need it.
+    /// The interval before back-pressure: the requested interval, or the interval that the
+    /// requested samples per second need.
     pub wanted_bytes: u64,
     /// How often back-pressure has doubled the interval.
     pub pressure: u32,
-    /// Bernoulli: mean size of the first calls; fixed from then on.
+    /// Bernoulli: mean size of the first calls. The value is fixed once it is learned.
     pub learned_bytes: Option<f64>,
     /// Mean bytes between samples in force.
     pub interval_bytes: f64,
     /// The designs in force.
     pub designs: Designs,
-    /// Most objects and bytes of each size class that went unseen per unit of hazard, at any design that was in force.
+    /// The most objects and bytes of each size class that went unseen per unit of hazard, over all
+    /// designs that were in force.
     pub unseen: [(f64, f64); CLASSES],
     /// The largest interval that was in force, bytes.
     pub largest_interval_bytes: f64,
-    /// Every strategy that was asked for.
+    /// All strategies that were requested.
     pub strategies: Vec<Strategy>,
-    /// The process samples some allocations by itself: exact totals do not cover these.
+    /// Whether the process samples some allocations by itself. Exact totals do not cover these
+    /// allocations.
     pub samples_itself: bool,
-    /// Ours take no samples: they would count what the process samples by itself a second time.
+    /// Whether our probes take no samples, because they would count the process's own samples a
+    /// second time.
     pub is_self_sampled: bool,
-    /// Largest mean bytes between samples that the process's own samples speak of; 0 while there are none.
+    /// Largest mean bytes between samples that the process's own samples imply; 0 while there are
+    /// none.
     pub own_interval_bytes: f64,
-    /// How far back-pressure has raised the interval, beside `pressure`.
+    /// By how much back-pressure has raised the interval, in addition to `pressure`.
     pub raised: Raised,
-    /// When it was raised from nothing for the last time.
+    /// Time of the last raise from an unraised interval.
     pub raised_since: Option<SystemTime>,
-    /// Whether the kernel side samples rarer just now than the designs say, because the ring fills.
+    /// Whether the kernel side samples more rarely at present than the designs say, because the
+    /// ring fills.
     pub is_braked: bool,
-    /// How often it has raised an interval for that.
+    /// How often the kernel side has raised an interval for that reason.
     pub braked: u64,
-    /// When and how far it was.
+    /// Times and extent of these raises.
     pub braking: Braking,
-    /// Mean bytes between samples of our own library in the process, where there is one, and the largest that it had; 0 otherwise.
+    /// Mean bytes between samples of our own library in the process, and their maximum so far; 0
+    /// without the library.
     pub library_bytes: (f64, f64),
-    /// It has sent more samples of its own than it is believed: some were refused, so that nothing says how much there was.
+    /// Whether the process has sent more samples of its own than are accepted. The refused samples
+    /// leave the amount unknown.
     pub is_flooded: bool,
-    /// How far it has raised its interval by itself.
+    /// By how much the library has raised its interval by itself.
     pub library_raised: Raised,
 }
 
 impl SamplingRecord {
-    /// From the start. The request is in the strategy's domain ([`Sampling::check`]).
+    /// The record at the attach. The request is in the strategy's domain ([`Sampling::check`]).
     pub fn new(asked: Sampling) -> SamplingRecord {
         let mut record = SamplingRecord {
             asked,
@@ -89,7 +98,7 @@ impl SamplingRecord {
         record
     }
 
-    /// Somebody asks for something else: what was learned is forgotten, and back-pressure starts anew.
+    /// Sets a new request. What was learned is forgotten, and back-pressure starts anew.
     pub fn ask(&mut self, asked: Sampling) {
         self.asked = asked;
         self.wanted_bytes = asked.interval_bytes;
@@ -102,7 +111,7 @@ impl SamplingRecord {
         self.refresh();
     }
 
-    /// The interval with back-pressure, bytes.
+    /// The interval in bytes, with back-pressure.
     pub fn interval(&self) -> u64 {
         self.under_pressure(self.wanted_bytes)
     }
@@ -112,19 +121,20 @@ impl SamplingRecord {
         ((interval as f64 * factor).round() as u64).min(MAX_INTERVAL_BYTES)
     }
 
-    /// The kernel side has braked to this level of [`sampler_common::sampling::brake`], and had not until `since_ns`.
+    /// Notes that the kernel side has applied back-pressure of this level
+    /// ([`sampler_common::sampling::brake`]), which was off until `since_ns`.
     pub fn note_brake(&mut self, level: u32, since_ns: u64) {
         let braked = self.designs.map(|design| design.braked(level));
         let factors =
             self.designs.iter().zip(&braked).map(|(of, by)| by.interval() / of.interval());
-        // Of what samples nothing it is no number.
+        // The factor of a design that samples nothing is NaN, which `max` ignores.
         let factor = factors.fold(1.0, f64::max);
         self.braking.raise(since_ns, factor);
         self.largest_interval_bytes = self.largest_interval_bytes.max(self.interval_bytes * factor);
         self.note_designs(braked);
     }
 
-    /// Makes the designs anew of what is known; those that learn per class are set by [`SamplingRecord::set`].
+    /// Recomputes the designs. [`SamplingRecord::set`] sets designs that are learned per class.
     pub fn refresh(&mut self) {
         let interval = self.interval();
         let design = match (self.asked.strategy, self.asked.one_in, self.learned_bytes) {
@@ -132,7 +142,7 @@ impl SamplingRecord {
                 Rate::from_interval(self.under_pressure(calls))
                     .map(|rate| Design::new(Strategy::Bernoulli, rate))
             }
-            // Nothing is known of the sizes yet.
+            // The sizes are not known yet.
             (Strategy::Bernoulli, None, None) => {
                 Design::from_interval(Strategy::Geometric, interval, 1.0)
             }
@@ -143,7 +153,7 @@ impl SamplingRecord {
         self.set([design.unwrap_or(Design::NEVER); CLASSES]);
     }
 
-    /// Adds how another process was sampled: what can have gone unseen in either.
+    /// Adds the sampling of another process: the maximum of what can have gone unseen in either.
     pub fn absorb(&mut self, other: &SamplingRecord) {
         self.interval_bytes = self.interval_bytes.max(other.interval_bytes);
         self.largest_interval_bytes = self.largest_interval_bytes.max(other.largest_interval_bytes);
@@ -161,13 +171,13 @@ impl SamplingRecord {
         }
     }
 
-    /// Whether ours take no samples from now on.
+    /// Sets whether our probes take no samples from now on.
     pub fn set_self_sampled(&mut self, is_self_sampled: bool) {
         self.is_self_sampled = is_self_sampled;
         self.refresh();
     }
 
-    /// Ours never take samples: nothing has been sampled by the designs that were made so far.
+    /// Makes our probes never take samples. The designs so far have sampled nothing.
     pub fn begin_self_sampled(&mut self) {
         self.strategies.clear();
         self.unseen = [(0.0, 0.0); CLASSES];
@@ -176,7 +186,7 @@ impl SamplingRecord {
         self.set_self_sampled(true);
     }
 
-    /// The process may sample allocations by itself from now on.
+    /// Notes that the process may sample allocations by itself from now on.
     pub fn will_take_itself(&mut self) {
         self.samples_itself = true;
         if !self.strategies.contains(&Strategy::External) {
@@ -184,12 +194,13 @@ impl SamplingRecord {
         }
     }
 
-    /// The process has taken a sample by itself, of `size` bytes that stand for `weighted`.
+    /// Notes a sample that the process has taken by itself: `size` bytes that stand for `weighted`.
     pub fn took_itself(&mut self, size: u64, weighted: u64) {
         self.will_take_itself();
         let interval = implied_interval(size, weighted).unwrap_or(1.0);
         self.own_interval_bytes = self.own_interval_bytes.max(interval);
-        // Weights are whole numbers: of a sample that was all but certain the weight says nothing. What a library says of itself is exact, and may be old.
+        // Weights are whole numbers, so the weight of an almost certain sample says nothing about
+        // the interval. The library's own report is exact, but may be outdated.
         if self.library_bytes.1 > 0.0
             && weighted / 2 >= size
             && interval > self.library_bytes.1 * 1.25
@@ -198,20 +209,24 @@ impl SamplingRecord {
         }
     }
 
-    /// Whether nothing has come from what samples in the process: neither a sample, nor from our own library.
+    /// Whether nothing has arrived from a sampler in the process: neither a sample nor a report of
+    /// our own library.
     pub fn has_no_reports(&self) -> bool {
         self.own_interval_bytes <= 0.0 && self.library_bytes.1 <= 0.0
     }
 
-    /// Our own library in the process samples once in so many bytes, of which the second is the most that it has had, and has raised its interval so far.
+    /// Sets the state of our own library in the process: its interval, its largest interval so far,
+    /// and by how much it has raised its interval.
     pub fn set_library(&mut self, (interval_bytes, largest): (f64, f64), raised: Raised) {
         self.library_bytes = (interval_bytes, self.library_bytes.1.max(largest));
-        // Another samplerd, and another program, count anew.
+        // The library counts anew for another samplerd and for another program.
         let raises = raised.raises.max(self.library_raised.raises);
         self.library_raised = Raised { raises, ..raised };
     }
 
-    /// How far the interval is raised for a limit of samples: by our own library, by the daemon, or by the one that has raised it further.
+    /// By how much the interval is raised for a limit of samples: by our own library or by the
+    /// daemon, whichever has raised it further. If only the library takes samples, its raise
+    /// counts.
     pub fn raised_for_limits(&self) -> Raised {
         let is_librarys = self.strategies == [Strategy::External] && self.library_bytes.1 > 0.0;
         let further =
@@ -219,7 +234,8 @@ impl SamplingRecord {
         if is_librarys || further { self.library_raised } else { self.raised }
     }
 
-    /// Mean bytes between samples to show: ours, or where we take none the process's own.
+    /// Mean bytes between samples to show: of our probes, or of the process's own sampler if our
+    /// probes take no samples.
     pub fn shown_interval(&self) -> f64 {
         if self.strategies == [Strategy::External] {
             if self.library_bytes.0 > 0.0 { self.library_bytes.0 } else { self.guessed_interval() }
@@ -228,7 +244,8 @@ impl SamplingRecord {
         }
     }
 
-    /// The largest mean interval that was in force, bytes: ours, or the process's own.
+    /// The largest mean interval that was in force, bytes: of our probes or of the process's own
+    /// sampler.
     pub fn largest_interval(&self) -> f64 {
         match self.samples_itself {
             true => self.largest_interval_bytes.max(self.guessed_interval()),
@@ -236,8 +253,9 @@ impl SamplingRecord {
         }
     }
 
-    /// Most objects and bytes of a size class that went unseen per unit of hazard, by our sampling and by the process's own, which
-    /// passes what a geometric countdown with its interval would.
+    /// The most objects and bytes of a size class that went unseen per unit of hazard, by our
+    /// sampling and by the process's own. The process's own sampling counts like a geometric
+    /// countdown with its interval.
     pub fn passes(&self, class: usize) -> (f64, f64) {
         if self.is_flooded {
             return (f64::INFINITY, f64::INFINITY);
@@ -252,7 +270,7 @@ impl SamplingRecord {
         (objects.max(own.0), bytes.max(own.1))
     }
 
-    /// The process's own interval; while there is no sample that speaks of it, the usual one.
+    /// The process's own interval. Without a report or sample of it, the usual interval.
     fn guessed_interval(&self) -> f64 {
         if self.library_bytes.1 > 0.0 {
             return self.library_bytes.1;
@@ -260,7 +278,7 @@ impl SamplingRecord {
         if self.own_interval_bytes > 0.0 { self.own_interval_bytes } else { USUAL_INTERVAL_BYTES }
     }
 
-    /// Other designs come into force.
+    /// Puts other designs into force.
     pub fn set(&mut self, designs: Designs) {
         if self.is_self_sampled {
             self.designs = [Design::NEVER; CLASSES];
@@ -272,7 +290,7 @@ impl SamplingRecord {
         self.note_designs(designs);
     }
 
-    /// These were in force.
+    /// Notes that these designs were in force.
     fn note_designs(&mut self, designs: Designs) {
         for (class, (unseen, design)) in self.unseen.iter_mut().zip(designs).enumerate() {
             let (objects, bytes) = design.unseen(class);
@@ -294,7 +312,7 @@ mod tests {
         assert!(record.passes(3).0 > 50.0 * ours.0);
         assert_eq!(record.strategies, [Strategy::Geometric, Strategy::External]);
         assert_eq!(record.shown_interval(), 64.0);
-        // Ours stop, whatever is asked for meanwhile, and go on.
+        // Our sampling stops, whatever is requested meanwhile, and goes on later.
         record.set_self_sampled(true);
         record.ask(Sampling::geometric(1));
         assert_eq!(record.designs, [Design::NEVER; CLASSES]);
@@ -328,7 +346,7 @@ mod tests {
         record.ask(Sampling::geometric(1));
         assert_eq!((record.interval_bytes, record.pressure), (1.0, 0));
         assert_eq!(record.strategies, [Strategy::Bernoulli, Strategy::Geometric]);
-        // What was in force before still bounds what went unseen.
+        // The designs that were in force before still bound what went unseen.
         assert!(record.unseen[1].0 > 100.0);
     }
 }

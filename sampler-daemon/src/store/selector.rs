@@ -1,10 +1,10 @@
-//! Which processes are meant: by pid, command name, executable, control group or container.
+//! The selection of processes by pid, command name, executable, control group or container.
 
 use super::ProcessRecord;
 use super::pattern::matches;
 use std::fmt;
 
-/// What a process is known by.
+/// The properties by which a process is selected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessIdentity<'a> {
     /// Process id.
@@ -13,14 +13,14 @@ pub struct ProcessIdentity<'a> {
     pub comm: &'a str,
     /// Path of the executable.
     pub exe: &'a str,
-    /// Path of its control group.
+    /// Path of the process's control group.
     pub cgroup: &'a str,
-    /// Id or name of its container.
+    /// Id or name of the process's container.
     pub container: &'a str,
 }
 
 impl ProcessRecord {
-    /// What it is known by.
+    /// The properties by which the process is selected.
     pub fn who(&self) -> ProcessIdentity<'_> {
         ProcessIdentity {
             pid: self.pid,
@@ -32,22 +32,24 @@ impl ProcessRecord {
     }
 }
 
-/// One thing that processes are chosen by. Its text is `pid:12`, `comm:postgres*`, `exe:/usr/bin/…` or `cgroup:/system.slice/x`.
+/// A criterion for the selection of processes. Its text is `pid:12`, `comm:postgres*`,
+/// `exe:/usr/bin/…` or `cgroup:/system.slice/x`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Criterion {
-    /// This process.
+    /// The process id.
     Pid(u32),
-    /// Its command name is this, or matches the pattern (`*`, `?`).
+    /// The command name, or a pattern for it (`*`, `?`).
     Comm(String),
-    /// The path of its executable is this or matches the pattern; without a `/` its file name.
+    /// The path of the executable, or a pattern for it. Without a `/`, its file name.
     Exe(String),
-    /// With a `/` in front: its group, or one above it. Otherwise the beginning of its container's id, the container's name, or one of
-    /// the names in the group's path (`nginx.service`).
+    /// The control group. With a `/` in front: the path of the process's group or of a group above
+    /// it. Otherwise the beginning of its container's id, the container's name, or one of the names
+    /// in the group's path (`nginx.service`).
     Cgroup(String),
 }
 
 impl Criterion {
-    /// Whether it holds.
+    /// Whether a process meets the criterion.
     pub fn matches(&self, who: ProcessIdentity<'_>) -> bool {
         match self {
             Criterion::Pid(pid) => who.pid == *pid,
@@ -60,10 +62,10 @@ impl Criterion {
         }
     }
 
-    /// Its text, read back.
+    /// Parses the text of a criterion.
     ///
     /// # Errors
-    /// One line that says what is wrong with it.
+    /// One line that says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Criterion, String> {
         let known = "try pid:12, comm:NAME, exe:PATH or cgroup:PATH";
         let (kind, value) = text.split_once(':').ok_or_else(|| format!("has no kind ({known})"))?;
@@ -104,25 +106,26 @@ fn in_group(wanted: &str, who: ProcessIdentity<'_>) -> bool {
     of_container || who.cgroup.split('/').any(|name| name == wanted)
 }
 
-/// Chosen processes: those that meet one criterion of every kind that is named. Nothing named: all.
+/// Selected processes: those that meet one criterion of every kind that is given. Without criteria,
+/// all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// The criteria, of any kinds.
+    /// The criteria, of all kinds.
     pub criteria: Vec<Criterion>,
 }
 
 impl Selector {
-    /// These processes, all if empty.
+    /// Selects these processes, or all if `pids` is empty.
     pub fn pids(pids: &[u32]) -> Selector {
         Selector { criteria: pids.iter().map(|pid| Criterion::Pid(*pid)).collect() }
     }
 
-    /// Whether all are chosen.
+    /// Whether all processes are selected.
     pub fn is_all(&self) -> bool {
         self.criteria.is_empty()
     }
 
-    /// Whether a process is chosen.
+    /// Whether a process is selected.
     pub fn matches(&self, who: ProcessIdentity<'_>) -> bool {
         let kind = std::mem::discriminant::<Criterion>;
         self.criteria.iter().all(|one| {
@@ -191,7 +194,7 @@ mod tests {
             let error = Criterion::parse(text).unwrap_err();
             assert!(error.contains("comm:NAME") && !error.contains('\n'), "{error}");
         }
-        // A process that is in no container is not in every container.
+        // A process without a container is not in every container.
         let nowhere = ProcessIdentity { container: "", cgroup: "/", ..WHO };
         assert!(!Criterion::Cgroup("0".into()).matches(nowhere));
     }

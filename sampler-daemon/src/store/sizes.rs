@@ -1,13 +1,14 @@
-//! Requested sizes in cells fine enough to ask for ranges of them.
+//! Requested sizes in cells, which are fine enough for queries of size ranges.
 //!
-//! A cell is where a size class and a bucket of 1/32 of a power of two meet: a class begins one byte above a power of two, a bucket
-//! at it, so that limits at the edges of classes are exact, and any others to within 1/32.
+//! A cell is the intersection of a size class and a bucket of 1/32 of a power of two. A class
+//! begins one byte above a power of two, a bucket at it. So limits at the edges of classes are
+//! exact, and other limits are exact to within 1/32.
 
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::{class, class_bounds, size_bucket, size_bucket_bounds};
 use sampler_common::units::{exact_bytes, size_range};
 
-/// Sizes that rows do not tell apart.
+/// A cell: sizes that rows do not distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SizeCell {
     /// The size class.
@@ -21,7 +22,7 @@ impl SizeCell {
         SizeCell { class: class(size) as u8, bucket: size_bucket(size) as u16 }
     }
 
-    /// Its smallest and largest size, inclusive.
+    /// The smallest and largest size of the cell, inclusive.
     pub fn bounds(self) -> (u64, u64) {
         let (low, high) = class_bounds(usize::from(self.class));
         let bucket = size_bucket_bounds(u32::from(self.bucket));
@@ -74,17 +75,17 @@ impl SizeLimits {
         low <= self.high && self.low <= high
     }
 
-    /// Whether the limits cut no class in two: exact totals are known by class.
+    /// Whether the limits cut no class in two. Exact totals are known only by class.
     pub fn cuts_no_class(&self) -> bool {
         (0..CLASSES).all(|class| self.has_class(class) || !self.meets_class(class))
     }
 
-    /// The limits that cut no class, and have all of these.
+    /// The narrowest limits that contain these limits and cut no class.
     pub fn of_classes(&self) -> SizeLimits {
         SizeLimits { low: class_bounds(class(self.low)).0, high: class_bounds(class(self.high)).1 }
     }
 
-    /// The smallest and the largest size, where there is such a limit.
+    /// The smallest and the largest size, each `None` without such a limit.
     pub fn ends(&self) -> (Option<u64>, Option<u64>) {
         (Some(self.low).filter(|low| *low > 0), Some(self.high).filter(|high| *high < u64::MAX))
     }

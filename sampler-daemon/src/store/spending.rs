@@ -1,50 +1,52 @@
-//! What is kept of a process to say what profiling costs it.
+//! The counts of a process from which its profiling cost is computed.
 
 use sampler_common::cost::Work;
 
 /// Counts for the costs of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spending {
-    /// What its probes had done when it exited.
+    /// Work of the process's probes until its exit.
     pub work: Work,
-    /// Records of it that were read: samples, and ends of sampled blocks.
+    /// Number of the process's records that were read: samples, mappings, and frees of sampled
+    /// blocks.
     pub records: u64,
-    /// Samples among them.
+    /// Number of samples among these records.
     pub samples: u64,
-    /// Bytes of stack in those.
+    /// Bytes of stack in these samples.
     pub stack_bytes: u64,
     /// Records of calls that map memory.
     pub mappings: u64,
-    /// Bytes of stack in those.
+    /// Bytes of stack in the records of calls that map memory.
     pub mapping_stack_bytes: u64,
-    /// Its CPU time when it was attached, nanoseconds; `None` if it could not be read.
+    /// CPU time of the process at the attach, nanoseconds; `None` if it could not be read.
     pub processor_before_ns: Option<u64>,
-    /// Its CPU time when that was last looked at, since then.
+    /// CPU time of the process from the attach to the last reading, nanoseconds.
     pub processor_ns: Option<u64>,
 }
 
 impl Spending {
-    /// A sample was read.
+    /// Counts a sample that was read.
     pub fn read_sample(&mut self, stack_bytes: u32) {
         self.records += 1;
         self.samples += 1;
         self.stack_bytes += u64::from(stack_bytes);
     }
 
-    /// A call that maps memory was read.
+    /// Counts a record of a mapping call that was read.
     pub fn read_mapping(&mut self, stack_bytes: u32) {
         self.records += 1;
         self.mappings += 1;
         self.mapping_stack_bytes += u64::from(stack_bytes);
     }
 
-    /// Its CPU time is `now_ns`.
+    /// Notes the CPU time of the process, `now_ns`.
     pub fn look(&mut self, now_ns: u64) {
         let before = *self.processor_before_ns.get_or_insert(now_ns);
         self.processor_ns = Some(now_ns.saturating_sub(before));
     }
 
-    /// It has used so much CPU time: of a process that is gone the kernel does not say any more, and one that went at once was never looked at.
+    /// Notes that the process has used at least `ns` of CPU time. After the exit the kernel does
+    /// not report the CPU time any more, and a short process may have no reading at all.
     pub fn used_at_least(&mut self, ns: u64) {
         self.processor_ns = self.processor_ns.max(Some(ns));
     }
@@ -57,7 +59,7 @@ impl Spending {
         }
     }
 
-    /// Adds that of another process that has exited.
+    /// Adds the counts of another exited process.
     pub fn absorb(&mut self, other: &Spending) {
         self.work.add(&other.work);
         self.records += other.records;
@@ -72,7 +74,7 @@ impl Spending {
         };
     }
 
-    /// Of no process yet: what others are added to.
+    /// The counts of no process, to which others are added.
     pub fn nobody() -> Spending {
         Spending { processor_ns: Some(0), ..Spending::default() }
     }

@@ -1,7 +1,9 @@
-//! Interned stacks: every distinct stack once, as indices into every distinct frame once.
+//! Interned stacks: every distinct stack is stored once, as indices into a table that has every
+//! distinct frame once.
 //!
-//! A stack, and a frame, is held by the process that had it first. No process holds more of the table than its share
-//! ([`share`](sampler_common::share)); stacks that nothing needs any more are forgotten by [`Stacks::collect`].
+//! A stack or frame is held by the process that had it first. A process may hold only its share of
+//! the table ([`share`](sampler_common::share)). [`Stacks::collect`] removes stacks that nothing
+//! needs any more.
 
 use super::ProcessId;
 use crate::unwind::Frame;
@@ -9,12 +11,13 @@ use rustc_hash::FxHashMap;
 use sampler_common::share::may_grow;
 use std::hash::{Hash, Hasher};
 
-/// Distinct stacks held at most; further ones are [`StackId::TABLE_FULL`].
+/// Maximum number of distinct stacks. Further stacks become [`StackId::TABLE_FULL`].
 pub const MAX_STACKS: usize = 256 * 1024;
-/// Distinct frames held at most; a stack with a further one is [`StackId::TABLE_FULL`].
+/// Maximum number of distinct frames. A stack with a further frame becomes [`StackId::TABLE_FULL`].
 pub const MAX_FRAME_TABLE: usize = 1024 * 1024;
 
-/// Frames of all stacks together at most (64 MiB); further stacks are [`StackId::TABLE_FULL`].
+/// Maximum number of frames of all stacks together (64 MiB). Further stacks become
+/// [`StackId::TABLE_FULL`].
 pub const MAX_HELD_FRAMES: usize = 16 * 1024 * 1024;
 
 /// A stack in [`Stacks`].
@@ -22,9 +25,9 @@ pub const MAX_HELD_FRAMES: usize = 16 * 1024 * 1024;
 pub struct StackId(u32);
 
 impl StackId {
-    /// Samples whose stack found no room in the ring buffer.
+    /// The stack of samples whose stack found no room in the ring buffer.
     pub const LOST: StackId = StackId(0);
-    /// Samples whose stack found the stack table full.
+    /// The stack of samples that found the stack table full.
     pub const TABLE_FULL: StackId = StackId(1);
 }
 
@@ -33,12 +36,12 @@ impl StackId {
 pub enum StackFrame {
     /// Code.
     Code(Frame),
-    /// A remark that stands where code is missing.
+    /// A note in the place of missing code.
     Note(Note),
 }
 
 impl StackFrame {
-    /// Its code, if it is no remark.
+    /// The code of the frame, unless it is a note.
     pub fn code(self) -> Option<Frame> {
         match self {
             StackFrame::Code(frame) => Some(frame),
@@ -58,14 +61,14 @@ pub enum Note {
     Truncated,
     /// A frame has no unwind information.
     NoUnwindInformation,
-    /// A frame has no unwind information, and its frame pointer led on.
+    /// A frame has no unwind information. The walk went on by its frame pointer.
     Guessed,
-    /// The code of a frame is gone.
+    /// The code of a frame is not mapped any more.
     Unmapped,
 }
 
 impl Note {
-    /// As people see it.
+    /// The name that users see.
     pub const fn name(self) -> &'static str {
         match self {
             Note::LostStacks => "[lost stacks]",
@@ -78,12 +81,12 @@ impl Note {
     }
 }
 
-/// What is held of the table, by a process or by all.
+/// The part of the table that one process or all processes hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
     stacks: usize,
     frames: usize,
-    /// Frames of all its stacks together.
+    /// Frames of all held stacks together.
     depth: usize,
 }
 
@@ -94,14 +97,14 @@ impl Usage {
         self.depth += other.depth;
     }
 
-    /// Of each bound.
+    /// Used fraction of each bound.
     fn shares(&self) -> [f64; 3] {
         let Usage { stacks, frames, depth } = *self;
         let of = |used: usize, bound: usize| used as f64 / bound as f64;
         [of(stacks, MAX_STACKS), of(frames, MAX_FRAME_TABLE), of(depth, MAX_HELD_FRAMES)]
     }
 
-    /// Whether a process that holds this may hold more, where all hold `used`.
+    /// Whether a process with this usage may hold more, if all processes together hold `used`.
     fn may_grow(&self, used: &Usage) -> bool {
         may_grow(self.stacks, used.stacks, MAX_STACKS)
             && may_grow(self.frames, used.frames, MAX_FRAME_TABLE)
@@ -109,33 +112,34 @@ impl Usage {
     }
 }
 
-/// Who needs each stack.
+/// The process that needs each stack, if any.
 pub struct Needs(Vec<Option<ProcessId>>);
 
-/// Something that is held, and by whom; the process means nothing where nothing is held.
+/// An entry and its holder. The holder of a vacant entry means nothing.
 struct Held<T> {
     by: ProcessId,
     what: T,
 }
 
-/// The table.
+/// The stack table.
 pub struct Stacks {
     frames: Vec<Held<StackFrame>>,
     frame_ids: FxHashMap<StackFrame, u32>,
     stacks: Vec<Held<Box<[u32]>>>,
-    // From the hash of a stack to the stacks that have it: the frames are kept only once.
+    // From the hash of a stack to the stacks with that hash. So each stack's frames are stored only
+    // once.
     by_hash: FxHashMap<u64, Vec<u32>>,
     used: Usage,
-    /// What was used when it was last collected.
+    /// Usage after the last collection.
     collected: Usage,
     by_process: FxHashMap<ProcessId, Usage>,
-    /// Numbers of stacks and frames that were forgotten.
+    /// Free numbers of stacks and frames.
     vacant_stacks: Vec<u32>,
     vacant_frames: Vec<u32>,
     scratch: Vec<u32>,
 }
 
-/// The process of the two stacks that are always there: none.
+/// The holder of the two permanent stacks: no process.
 const NOBODY: ProcessId = ProcessId(u32::MAX);
 
 impl Default for Stacks {
@@ -161,7 +165,8 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// The id of a stack of a process, leaf first; `None` if it is not known, and the process has its share of the table.
+    /// Returns the id of a process's stack, leaf first. `None`: the stack is not in the table, and
+    /// the process already holds its share of the table.
     pub fn intern(
         &mut self,
         process: ProcessId,
@@ -215,13 +220,14 @@ impl Stacks {
         Some(StackId(id))
     }
 
-    /// Whether the table has grown so much since the last [`Stacks::collect`] that some may be forgotten: by a sixteenth, to a quarter at least.
+    /// Whether the table has grown enough since the last [`Stacks::collect`] for another
+    /// collection: by a sixteenth of a bound, to at least a quarter.
     pub fn has_grown(&self) -> bool {
         let (used, before) = (self.used.shares(), self.collected.shares());
         used.iter().zip(before).any(|(used, before)| *used >= 0.25 && used - before >= 0.0625)
     }
 
-    /// Whether processes of some kind hold a quarter of the table or more.
+    /// Whether the processes for which `is_of_kind` is true hold a quarter of the table or more.
     pub fn is_filled_by(&self, is_of_kind: impl Fn(ProcessId) -> bool) -> bool {
         let mut sum = Usage::default();
         for (_, usage) in self.by_process.iter().filter(|(process, _)| is_of_kind(**process)) {
@@ -230,18 +236,19 @@ impl Stacks {
         sum.shares().iter().any(|share| *share >= 0.25)
     }
 
-    /// Begins to look for what is needed.
+    /// Starts a collection, with no stack needed.
     pub fn needs(&self) -> Needs {
         Needs(vec![None; self.stacks.len()])
     }
 
-    /// A process needs a stack.
+    /// Marks a stack as needed by a process.
     pub fn need(&self, needs: &mut Needs, process: ProcessId, stack: StackId) {
         let index = stack.0 as usize;
         need_by(&mut needs.0[index], process, self.stacks[index].by);
     }
 
-    /// Forgets stacks that nothing needs, and frames that are in none any more. Their numbers are given to others.
+    /// Removes stacks that nothing needs, and frames that are in no stack any more. Their numbers
+    /// are reused.
     pub fn collect(&mut self, mut needs: Needs) {
         for always in [StackId::LOST, StackId::TABLE_FULL] {
             needs.0[always.0 as usize] = Some(NOBODY);
@@ -296,23 +303,24 @@ impl Stacks {
         self.frames[number as usize].what
     }
 
-    /// Frames of all stacks, and some that are in none any more.
+    /// Frames of all stacks, and some frames that are in no stack any more.
     pub fn frames(&self) -> impl Iterator<Item = StackFrame> {
         self.frame_ids.keys().copied()
     }
 
-    /// Stacks held and frames held.
+    /// Numbers of stacks and of frames in the table.
     pub fn len(&self) -> (usize, usize) {
         (self.used.stacks, self.used.frames)
     }
 
-    /// Never: two stacks are always there.
+    /// False: two stacks are permanent.
     pub fn is_empty(&self) -> bool {
         self.used.stacks == 0
     }
 }
 
-/// A process needs what `before` held: of several processes one holds it, if possible the one that did before.
+/// Sets the holder of an entry that `process` needs. Of several processes, the previous holder
+/// `before` stays if it needs the entry.
 fn need_by(holder: &mut Option<ProcessId>, process: ProcessId, before: ProcessId) {
     if holder.is_none() || process == before {
         *holder = Some(process);
@@ -325,14 +333,14 @@ fn hash(frames: &[u32]) -> u64 {
     hasher.finish()
 }
 
-/// Puts it in a vacant place, or at the end.
+/// Stores an entry at a vacant index, or at the end. Returns its index.
 fn put<T>(all: &mut Vec<Held<T>>, vacant: &mut Vec<u32>, held: Held<T>) -> u32 {
     if let Some(id) = vacant.pop() {
         all[id as usize] = held;
         return id;
     }
     all.push(held);
-    // Never more than the bounds of the table.
+    // The length never exceeds the bounds of the table.
     (all.len() - 1) as u32
 }
 
@@ -359,7 +367,7 @@ mod tests {
         assert_eq!(stacks.frame(stacks.get(StackId::LOST)[0]), StackFrame::Note(Note::LostStacks));
     }
 
-    /// Interns different stacks of a depth until one is refused; how many were not.
+    /// Interns different stacks of a depth until one is refused. Returns how many were accepted.
     fn bomb(stacks: &mut Stacks, process: ProcessId, depth: u64) -> usize {
         let first = u64::from(process.0) << 40;
         let each = (0..).map(|number| first + number * depth);
@@ -399,7 +407,7 @@ mod tests {
             assert!(stacks.has_grown() && stacks.is_filled_by(|process| process == greedy));
             let mut needs = stacks.needs();
             kept.iter().for_each(|stack| stacks.need(&mut needs, HONEST, *stack));
-            // Who held it before needs it no more.
+            // The previous holder does not need the stack any more.
             stacks.need(&mut needs, HONEST, shared);
             stacks.collect(needs);
             assert_eq!(stacks.len(), (13, 12));
@@ -414,7 +422,7 @@ mod tests {
         }
     }
 
-    /// Few frames, in ever other orders: the room for the frames of all stacks is shared, too.
+    /// Few frames in many orders: the bound on frames of all stacks is shared, too.
     #[test]
     fn deep_stacks_of_few_frames_leave_room_for_others() {
         let mut stacks = Stacks::default();

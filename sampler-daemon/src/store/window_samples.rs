@@ -1,4 +1,4 @@
-//! What was sampled in windows of processes ([`sampler_common::windows`]).
+//! Samples in windows of processes ([`sampler_common::windows`]).
 
 use super::{Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
@@ -6,10 +6,11 @@ use sampler_common::estimate::Sample;
 use sampler_common::windows::{Groups, MAX_GROUPS};
 use std::collections::BTreeMap;
 
-/// Bytes and objects of a row by group number, each divided by its probability to be seen.
+/// Bytes and objects of a row by group number, each divided by the probability that it is seen.
 pub type GroupTotals = BTreeMap<u16, [f64; 2]>;
 
-/// Samples of an open window, at most; more than a second's at the highest rate that back-pressure allows.
+/// Maximum number of samples of an open window: more than a second's samples at the highest rate
+/// that back-pressure allows.
 pub const MAX_OPEN: usize = 64 * 1024;
 
 /// A window that has not ended.
@@ -23,28 +24,29 @@ struct Open {
 /// The windows of all processes.
 #[derive(Default)]
 pub struct WindowSamples {
-    /// Whether allocations are seen in windows only: if not, every sample counts as it comes.
+    /// Whether allocations are recorded in windows only. If not, every sample counts as it comes.
     pub is_on: bool,
     open: FxHashMap<ProcessId, Open>,
     groups: FxHashMap<ProcessId, Groups>,
     rows: FxHashMap<(ProcessId, StackId), GroupTotals>,
-    /// Ticks of processes that have exited.
+    /// Ticks of exited processes.
     ended: FxHashMap<ProcessId, u64>,
 }
 
 impl WindowSamples {
-    /// A window begins. Returns the number of samples of a window that has not ended: they are dropped.
+    /// Begins a window. Returns the number of samples of a window that has not ended: these samples
+    /// are dropped.
     pub fn begin(&mut self, process: ProcessId, kappa: f64) -> usize {
         let before = self.open.insert(process, Open { kappa, samples: Vec::new() });
         before.map_or(0, |open| open.samples.len())
     }
 
-    /// Probability κ of the window that is open, or was last.
+    /// Probability κ of the open window, or of the last one.
     pub fn kappa(&self, process: ProcessId) -> f64 {
         self.open.get(&process).map_or(1.0, |open| open.kappa)
     }
 
-    /// Adds a sample to the open window; false if there is no room, or no window.
+    /// Adds a sample to the open window. Returns false without room or without a window.
     pub fn push(&mut self, process: ProcessId, stack: StackId, sample: Sample) -> bool {
         match self.open.get_mut(&process) {
             Some(open) if open.samples.len() < MAX_OPEN => {
@@ -61,7 +63,7 @@ impl WindowSamples {
         open.map(|open| std::mem::take(&mut open.samples)).unwrap_or_default()
     }
 
-    /// The groups of a process, to add to.
+    /// The groups of a process, mutable.
     pub fn groups_mut(&mut self, process: ProcessId) -> &mut Groups {
         self.groups.entry(process).or_default()
     }
@@ -83,19 +85,20 @@ impl WindowSamples {
         self.rows.iter().map(|((process, stack), sums)| (*process, *stack, sums))
     }
 
-    /// A process has exited: its ticks, and those since its last stratum ended (negative: the last stratum was cut short).
+    /// Notes that a process has exited. `ticks` are its ticks, `tail` those since its last stratum
+    /// ended (negative: the last stratum was cut short).
     pub fn end(&mut self, process: ProcessId, ticks: u64, tail: f64) {
         self.open.remove(&process);
         self.ended.insert(process, ticks);
         self.groups_mut(process).lengthen(tail);
     }
 
-    /// Ticks of a process that has exited.
+    /// Ticks of an exited process.
     pub fn ended(&self, process: ProcessId) -> Option<u64> {
         self.ended.get(&process).copied()
     }
 
-    /// Stacks of all rows and samples, each perhaps several times.
+    /// Stacks of all rows and samples; a stack may be repeated.
     pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
         let open = self
             .open
@@ -104,7 +107,8 @@ impl WindowSamples {
         self.rows.keys().copied().chain(open)
     }
 
-    /// Adds processes that were folded to others, and stacks that were given up to those without one.
+    /// Adds folded processes to their folded records, and discarded stacks to
+    /// [`StackId::TABLE_FULL`].
     pub fn fold(&mut self, moves: &Moves) {
         let ended: Vec<_> = self.ended.extract_if(|of, _| moves.get(*of).is_some()).collect();
         let mut shifts = FxHashMap::default();
@@ -117,7 +121,7 @@ impl WindowSamples {
         }
         let moved = |process: ProcessId, stack: StackId| {
             let shift = shifts.get(&process).map(|(_, shift)| *shift);
-            // Of a process that was folded without any groups there is nothing to add to.
+            // A folded process without groups has no sums to move.
             let is_there = shift.is_some() || moves.get(process).is_none();
             moves.stack(process, stack).filter(|_| is_there).map(|to| (to, shift.unwrap_or(0)))
         };
@@ -160,7 +164,7 @@ mod tests {
         const INTO: ProcessId = ProcessId(9999);
         let mut windows = WindowSamples::default();
         let stack = StackId::LOST;
-        // More than there are groups.
+        // More processes than groups.
         for number in 0..400 {
             let process = ProcessId(number);
             let has_window = number % 3 > 0;

@@ -1,13 +1,19 @@
-//! What was allocated when: a bounded ring of time slots beside the rows since start.
+//! Allocations by time: a bounded ring of time slots, in addition to the rows since start.
 //!
-//! Slots of a second for the last two minutes; older ones are merged, ten to a slot of 10 s for half an hour, six of these to a slot
-//! of a minute for six hours, ten of these to a slot of ten minutes for a day. A slot has the sampled allocations by their own time
-//! and exact totals by what was counted between its borders; so a window from border to border has exact totals as well, and
-//! windows are rounded outward to borders. Times are `CLOCK_MONOTONIC` in nanoseconds, given by the caller.
+//! Slots have a length of 1 s for the last two minutes. Older slots are merged:
 //!
-//! Bounds: some 830 slots, and [`MAX_ENTRIES`] rows and totals in all of them together. At either the oldest slot is dropped, and
-//! windows that begin before the next one are refused; samples of the newest slot, if it fills everything alone, go to
-//! [`StackId::TABLE_FULL`]. What went in each slot (the module `went`) has a bound of its own, [`MAX_DEPARTED`].
+//! - ten of them to a slot of 10 s, kept for half an hour;
+//! - six of these to a slot of a minute, kept for six hours;
+//! - ten of these to a slot of ten minutes, kept for a day.
+//!
+//! A slot has the sampled allocations by their own time, and exact totals as counted between its
+//! borders. So a window from border to border has exact totals as well. Windows are rounded outward
+//! to borders. Times are `CLOCK_MONOTONIC` in nanoseconds, given by the caller.
+//!
+//! Bounds: some 830 slots, and [`MAX_ENTRIES`] rows and totals in all of them together. At either
+//! bound the oldest slot is dropped, and windows that begin before the next slot are refused. If
+//! the newest slot fills everything alone, its further samples go to [`StackId::TABLE_FULL`].
+//! The frees of each slot (the module `went`) have a bound of their own, [`MAX_DEPARTED`].
 
 mod departed;
 mod slot;
@@ -24,20 +30,22 @@ pub use slot::{Allocated, Slot};
 use std::collections::{BTreeMap, VecDeque};
 pub use went::{CutShort, MAX_DEPARTED};
 
-/// The shortest slot.
+/// Length of the shortest slot.
 pub const SLOT_NS: u64 = 1_000_000_000;
 
-/// What lies this close to a border lies at it: clocks that people read are not read twice alike.
+/// A time this close to a border counts as the border. Two readings of a clock by people always
+/// differ a little.
 const BORDER_NS: u64 = 1_000_000;
 
-/// Rows and exact totals in all slots together at most: about 40 MiB.
+/// Maximum number of rows and exact totals in all slots together: about 40 MiB.
 pub const MAX_ENTRIES: usize = 256 * 1024;
 
-/// Slots of one length.
+/// A level: slots of one length.
 struct Level {
-    /// Slots held at least.
+    /// Minimum number of slots that the level keeps.
     slots: usize,
-    /// So many more are merged to one of the next level; 0 in the last level, whose oldest slots are dropped.
+    /// Number of further slots that are merged to one of the next level; 0 in the last level, whose
+    /// oldest slots are dropped.
     merged: usize,
 }
 
@@ -48,46 +56,46 @@ const LEVELS: [Level; 4] = [
     Level { slots: 144, merged: 0 },
 ];
 
-/// What was seen of a process at the last look.
+/// The counters of a process at the last observation.
 #[derive(Default)]
 struct Seen {
     totals: ClassTotals,
     lost: FxHashMap<LostKey, LostCell>,
 }
 
-/// A window begins before the oldest slot.
+/// Error: a window begins before the oldest slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooOld {
-    /// Since when there are windows.
+    /// Start of the oldest slot.
     pub oldest_ns: u64,
 }
 
 /// The slots that a window consists of.
 pub struct Window<'a> {
-    /// From when, inclusive.
+    /// Start, inclusive.
     pub start_ns: u64,
-    /// To when, exclusive.
+    /// End, exclusive.
     pub end_ns: u64,
     slots: Vec<&'a Slot>,
 }
 
-/// The slots.
+/// All slots.
 pub struct Windows {
-    /// Closed slots, the oldest first; the levels from the finest to the coarsest.
+    /// Closed slots, the oldest first; levels from the finest to the coarsest.
     levels: [VecDeque<Slot>; LEVELS.len()],
     open: Slot,
     seen: FxHashMap<ProcessId, Seen>,
     entries: usize,
     bound: usize,
-    /// Cells of what went, in all slots, and the most that are.
+    /// Number of cells of departed blocks in all slots, and its maximum.
     departed: usize,
     departed_bound: usize,
-    /// Whether slots were dropped.
+    /// Whether a slot was dropped.
     dropped: bool,
 }
 
 impl Windows {
-    /// From `now_ns` on.
+    /// Begins with an open slot at `now_ns`.
     pub fn new(now_ns: u64) -> Windows {
         Windows {
             levels: Default::default(),
@@ -101,7 +109,8 @@ impl Windows {
         }
     }
 
-    /// Adds an allocation sampled at `time_ns`; false if it had to go to [`StackId::TABLE_FULL`].
+    /// Adds an allocation sampled at `time_ns`. Returns false if the allocation had to go to
+    /// [`StackId::TABLE_FULL`].
     pub fn add(
         &mut self,
         process: ProcessId,
@@ -115,14 +124,14 @@ impl Windows {
         self.add_moments(key, moments, time_ns)
     }
 
-    /// The same with the moments of the sample.
+    /// [`Windows::add`] with the moments of the sample.
     pub(super) fn add_moments(&mut self, key: RowKey, moments: RowMoments, time_ns: u64) -> bool {
         self.add_row(key, &Allocated::from(moments), time_ns)
     }
 
     fn add_row(&mut self, mut key: RowKey, row: &Allocated, time_ns: u64) -> bool {
         let full = self.entries >= self.bound;
-        // One that is older than everything was too late.
+        // A sample older than all slots comes too late and is ignored.
         let Some(slot) = self.slot_at(time_ns) else { return true };
         let mut fits = true;
         if full && !slot.has_row(&key) {
@@ -137,7 +146,7 @@ impl Windows {
         fits
     }
 
-    /// The slot that has this time.
+    /// The slot that contains this time.
     fn slot_at(&mut self, time_ns: u64) -> Option<&mut Slot> {
         if time_ns >= self.open.start_ns {
             return Some(&mut self.open);
@@ -151,8 +160,10 @@ impl Windows {
         None
     }
 
-    /// Takes in the counters of a process as they are now; what is new belongs to the newest slot. A process that has exited is looked at
-    /// a last time, and then [`Windows::forget`]-ed. `bands` are those of the rates that were in force since the last look.
+    /// Adds the present counters of a process. The difference since the last observation belongs to
+    /// the newest slot. A process that has exited is observed a last time, and then
+    /// [`Windows::forget`] is called. `bands` are the bands of the rates in force since the last
+    /// observation.
     pub fn observe(
         &mut self,
         process: ProcessId,
@@ -189,22 +200,24 @@ impl Windows {
         }
     }
 
-    /// The counters of a process as they were at the last look.
+    /// The counters of a process at the last observation.
     pub fn seen(&self, process: ProcessId) -> ClassTotals {
         self.seen.get(&process).map_or_else(ClassTotals::default, |seen| seen.totals)
     }
 
-    /// Forgets the counters of a process that has exited: should they be seen again, they are another's.
+    /// Removes the counters of a process that has exited. Counters under this id then belong to
+    /// another process.
     pub fn forget(&mut self, process: ProcessId) {
         self.seen.remove(&process);
     }
 
-    /// Stacks in all slots, each perhaps several times.
+    /// Stacks in all slots; a stack may be repeated.
     pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
         self.slots().flat_map(Slot::stacks)
     }
 
-    /// What was allocated by processes that were folded is the others' from now on; what was at stacks that were given up has none.
+    /// Applies moves of folded processes and of discarded stacks: allocations move to the folded
+    /// record, or lose their stack.
     pub fn fold(&mut self, moves: &Moves) {
         let slots = self.levels.iter_mut().flatten().chain(std::iter::once(&mut self.open));
         for slot in slots {
@@ -213,12 +226,12 @@ impl Windows {
         }
     }
 
-    /// Whether it is time for a border.
+    /// Whether the open slot is long enough to be closed.
     pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.open.start_ns) >= SLOT_NS
     }
 
-    /// Makes a border at `now_ns`: everything was observed just now.
+    /// Closes the open slot at `now_ns`. All processes must have been observed just before.
     pub fn close(&mut self, now_ns: u64) {
         let now_ns = now_ns.max(self.open.start_ns);
         let mut closed = std::mem::replace(&mut self.open, Slot::new(now_ns));
@@ -236,7 +249,7 @@ impl Windows {
         while self.entries > self.bound && self.drop_oldest() {}
     }
 
-    /// Merges the oldest slots of a level to one of the next.
+    /// Merges the oldest slots of a level to one slot of the next level.
     fn merge(&mut self, level: usize, slots: usize) {
         let mut oldest = self.levels[level].drain(..slots);
         let Some(mut sum) = oldest.next() else { return };
@@ -250,7 +263,7 @@ impl Windows {
         self.levels[level + 1].push_back(sum);
     }
 
-    /// Drops the oldest closed slot; false if there is none.
+    /// Drops the oldest closed slot. Returns false if there is none.
     fn drop_oldest(&mut self) -> bool {
         let Some(slot) = self.levels.iter_mut().rev().find_map(VecDeque::pop_front) else {
             return false;
@@ -266,8 +279,10 @@ impl Windows {
         closed.chain(std::iter::once(&self.open))
     }
 
-    /// The window from `since_ns` to `until_ns`, rounded outward to borders (but for a millisecond); the newest slot ends at `now_ns`. One that begins before
-    /// the first slot begins with it, if no slot was dropped: nothing was profiled before.
+    /// Returns the window from `since_ns` to `until_ns`, rounded outward to borders with a
+    /// tolerance of a millisecond. The newest slot ends at `now_ns`. If no slot was dropped, a
+    /// window that begins before the first slot begins with the first slot: nothing was profiled
+    /// before.
     pub fn between(&self, since_ns: u64, until_ns: u64, now_ns: u64) -> Result<Window<'_>, TooOld> {
         let oldest_ns = self.slots().next().map_or(now_ns, |slot| slot.start_ns);
         if self.dropped && since_ns + BORDER_NS < oldest_ns {
@@ -275,7 +290,7 @@ impl Windows {
         }
         let end = |slot: &Slot| if slot.end_ns == u64::MAX { now_ns } else { slot.end_ns };
         let since_ns = since_ns.saturating_add(BORDER_NS).min(now_ns);
-        // At least the slot that `since_ns` is in.
+        // At least the slot that contains `since_ns`.
         let until_ns = until_ns.saturating_sub(BORDER_NS).max(since_ns.saturating_add(1));
         let within = |slot: &&Slot| slot.start_ns < until_ns && slot.end_ns > since_ns;
         let slots: Vec<&Slot> = self.slots().filter(within).collect();
@@ -284,8 +299,9 @@ impl Windows {
         Ok(Window { start_ns, end_ns, slots })
     }
 
-    /// The closed slots from a border on that end until `until_ns`: what is asked for next begins where this ends, so that nothing is in two of them. Where
-    /// slots were dropped or merged over the border, it begins at the next one.
+    /// The closed slots that begin at the border `since_ns` or later and end until `until_ns`. The
+    /// next call begins where this window ends, so that no slot is in two windows. If slots were
+    /// dropped or merged over the border, the window begins at the next border.
     pub fn closed(&self, since_ns: u64, until_ns: u64) -> Window<'_> {
         let oldest_ns = self.slots().next().map_or(since_ns, |slot| slot.start_ns);
         let since_ns = since_ns.max(oldest_ns);
@@ -296,25 +312,27 @@ impl Windows {
         Window { start_ns, end_ns, slots }
     }
 
-    /// From when to when each slot is that ends behind `since_ns`, the oldest first; the newest one ends at `now_ns`.
+    /// Start and end of each slot that ends after `since_ns`, the oldest first. The newest slot
+    /// ends at `now_ns`.
     pub fn borders(&self, since_ns: u64, now_ns: u64) -> Vec<[u64; 2]> {
         let all = self.slots().map(|slot| [slot.start_ns, slot.end_ns.min(now_ns)]);
         all.filter(|[start, end]| *end > since_ns && end > start).collect()
     }
 
-    /// Rows and exact totals held, and the most that are.
+    /// Number of rows and exact totals, and its maximum.
     pub fn len(&self) -> (usize, usize) {
         (self.entries, self.bound)
     }
 
-    /// Whether nothing is in any slot.
+    /// Whether all slots are empty.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 }
 
 impl Window<'_> {
-    /// Rows of sampled allocations, each perhaps several times; lost ones have the stack [`StackId::LOST`].
+    /// Rows of sampled allocations; a key may be repeated. Lost samples have the stack
+    /// [`StackId::LOST`].
     pub fn rows(&self) -> impl Iterator<Item = (RowKey, &Allocated)> {
         self.slots.iter().flat_map(|slot| slot.rows())
     }
@@ -332,7 +350,8 @@ impl Window<'_> {
         sums
     }
 
-    /// Exact bytes and objects by process and size class, and band of rates at which they were sampled.
+    /// Exact bytes and objects by process and size class, and by the band of rates at which they
+    /// were sampled.
     pub fn by_band(&self) -> FxHashMap<(ProcessId, u8), BTreeMap<Band, (u64, u64)>> {
         let mut sums: FxHashMap<_, BTreeMap<Band, (u64, u64)>> = FxHashMap::default();
         for ((process, class, band), more) in self.slots.iter().flat_map(|slot| slot.exact()) {
@@ -342,7 +361,7 @@ impl Window<'_> {
         sums
     }
 
-    /// Whether a time is in the window.
+    /// Whether the window contains a time.
     pub fn has(&self, time_ns: u64) -> bool {
         (self.start_ns..self.end_ns).contains(&time_ns)
     }

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use sampler_common::sampling::{Design, Strategy};
 
-/// A class of 64 B blocks.
+/// The class of 64 B blocks.
 const CLASS: usize = 3;
 
 fn at(interval: u64) -> Rates {
@@ -15,7 +15,7 @@ fn counted(bytes: u64) -> ClassTotals {
     totals
 }
 
-/// Bytes by intervals of allocations and of what is held, in KiB.
+/// Bytes, and the intervals of allocations and of held blocks in KiB.
 fn shown(epochs: &Epochs, bytes: u64) -> Vec<(u64, u64, u64)> {
     let kib = |of: Unseen| (of.bytes / 1024.0).round() as u64;
     let all = epochs.of_class(CLASS, &counted(bytes)).into_iter();
@@ -28,11 +28,11 @@ fn totals_are_divided_where_the_rate_changes() {
     epochs.close(&counted(6400), &at(16 << 20));
     assert_eq!(shown(&epochs, 6400), [(6400, 64, 64)]);
     assert_eq!(shown(&epochs, 7040), [(6400, 64, 64), (640, 16384, 16384)]);
-    // Back to the first: one epoch, in two pieces. Within an octave the rarest counts.
+    // The first rate again: one epoch, in two pieces. Within an octave the rarest rate counts.
     epochs.close(&counted(7040), &at(64 << 10));
     epochs.close(&counted(12_800), &at(50 << 10));
     assert_eq!(shown(&epochs, 64_000), [(6400 + 5760 + 51_200, 64, 64), (640, 16384, 16384)]);
-    // Counters that were read earlier do not go back.
+    // Totals from an earlier reading change nothing.
     epochs.close(&counted(640), &at(64 << 10));
     assert_eq!(shown(&epochs, 12_800), [(6400 + 5760, 64, 64), (640, 16384, 16384)]);
 }
@@ -43,7 +43,7 @@ fn allocations_around_a_change_have_the_lower_rate() {
     let (first, last) = (counted(6400), counted(7040));
     assert_eq!(epochs.border(&first, &last, &at(16 << 20)), first);
     assert_eq!(epochs.border(&first, &last, &at(4 << 10)), last);
-    // A brake was on for some time since the last change.
+    // Back-pressure was on for some time since the last change.
     epochs.note(&at(1 << 20));
     epochs.close(&counted(6400), &at(64 << 10));
     assert_eq!(shown(&epochs, 7040), [(640, 64, 64), (6400, 1024, 1024)]);
@@ -60,13 +60,13 @@ fn thinning_raises_the_intervals_of_held_blocks() {
     assert_eq!(shown(&epochs, 7040), [(6400, 64, 128), (640, 128, 128)]);
     epochs.note_declined(3);
     assert_eq!(shown(&epochs, 7040), [(6400, 64, 128), (640, 128, 1024)]);
-    // Of a window, the rates are those of its bands.
+    // In a window, the rates are those of the window's bands.
     let window = epochs.in_window(CLASS, epochs.bands()[CLASS], (64, 1));
     assert_eq!((window.bytes, window.objects), (64, 1));
     assert_eq!(window.inuse.bytes, window.alloc.bytes * 8.0);
 }
 
-/// A brake gets harder while it is on: slots that were written before say the band of then.
+/// Back-pressure rises while it is on: slots that were written before have the band of that time.
 #[test]
 fn a_window_has_the_lowest_rate_of_its_time() {
     let mut epochs = Epochs::new(&at(64 << 10));
@@ -92,12 +92,12 @@ fn folded_processes_keep_their_epochs() {
     other.close(&counted(640), &at(64 << 10));
     other.settle(&counted(704));
     sum.absorb(&other);
-    // What has been folded is all that there is of them.
+    // Folded processes have no allocations beyond these totals.
     assert_eq!(shown(&sum, 6400 + 704), [(6464, 64, 64), (640, 1024, 1024)]);
 }
 
 proptest! {
-    /// Whatever happens, the epochs of a class sum to its total.
+    /// After any changes, the epochs of a class sum to its total.
     #[test]
     fn epochs_sum_to_the_totals(
         turns in prop::collection::vec((0u64..10_000, 1u64..1 << 32, 0u32..4), 0..40), last in 0u64..1000,

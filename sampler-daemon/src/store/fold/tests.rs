@@ -15,9 +15,9 @@ const STACKS: [StackId; 2] = [StackId::LOST, StackId::TABLE_FULL];
 const PROGRAMS: [&str; 3] = ["make", "cc1", "sh"];
 const SECOND: u64 = 1_000_000_000;
 
-/// What a process allocates: stack, size, seconds until it is freed.
+/// An allocation: stack, size, seconds until its free.
 type Call = (usize, u64, u64);
-/// Its program, and its calls.
+/// A process: its program, and its calls.
 type Life = (usize, Vec<Call>);
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ struct Store {
 }
 
 impl Store {
-    /// A process comes, allocates and exits.
+    /// A process starts, allocates and exits.
     fn run(&mut self, windows: &mut Windows, life: &Life, pid: u32, now_ns: u64) {
         let sampling = Arc::new(SamplingRecord::new(Sampling::geometric(4096)));
         let mut record = ProcessRecord::new(pid, sampling);
@@ -73,7 +73,7 @@ impl Store {
         windows.fold(&moves);
     }
 
-    /// Everything known of a program.
+    /// All sums of a program.
     fn sums(&self, windows: &Windows, program: &str) -> Sums {
         let of: Vec<ProcessId> = self
             .processes
@@ -129,7 +129,7 @@ struct Sums {
     peak: f64,
 }
 
-/// Equal but for the order of additions.
+/// Whether two sums are equal but for the order of additions.
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
 }
@@ -162,7 +162,7 @@ fn assert_equal(before: &Sums, after: &Sums) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is folded, what is known of each program is what it was.
+    /// Folding changes no sum of any program.
     #[test]
     fn folding_changes_no_total(
         lives in prop::collection::vec(
@@ -202,7 +202,7 @@ fn memory_stays_within_bounds_and_sums_stay_exact() {
     let sampling = Arc::new(SamplingRecord::new(Sampling::geometric(4096)));
     let mut moved = 0;
     for number in 0..20_000u32 {
-        // Most are of one program, some have a name of their own each.
+        // Most processes are of one program; some have a name of their own each.
         let mut record = ProcessRecord::new(number + 1, Arc::clone(&sampling));
         record.comm = if number % 8 == 0 { format!("test-{number}") } else { "make".to_owned() };
         let mut totals = ClassTotals { bytes: [1; CLASSES], ..ClassTotals::default() };
@@ -235,7 +235,7 @@ fn moves_are_followed_to_the_last_process() {
     assert_eq!([a, b, c].map(|id| moves.get(id)), [Some(c), Some(c), None]);
 }
 
-/// Processes of different rates in one record: what each allocated stays known by its rate.
+/// Processes of different rates in one record: the allocations of each rate stay separate.
 #[test]
 fn folded_processes_keep_their_rates_apart() {
     let exited = |interval, bytes| {

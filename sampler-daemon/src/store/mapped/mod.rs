@@ -1,10 +1,14 @@
-//! Memory that programs map themselves: who mapped what, and what of it is still mapped. Exact: every call is seen.
+//! Memory that programs map themselves: which call mapped it, and how much is still mapped. The
+//! numbers are exact: every call is seen.
 //!
-//! A *piece* is what one call mapped: the growth of an `mremap` and of the break are pieces of their own, the former with the
-//! stack of what grew. Bytes are whole pages. What `mremap` moves is taken out when it begins and kept aside until it ends.
+//! A *piece* is the memory that one call mapped. The growth by an `mremap` or by the break is a
+//! piece of its own. The growth by `mremap` has the stack of the piece that grew. Bytes are whole
+//! pages. The range that `mremap` moves is removed when the call begins, and kept aside until the
+//! call ends.
 //!
-//! Bounds: [`MAX_RANGES`]; at it further pieces are counted as mapped and not as held ([`Mapped::incomplete`]). Ranges kept aside
-//! by more than [`MAX_THREADS`] threads of a process are taken for gone.
+//! Bounds: at [`MAX_RANGES`], further pieces are counted as mapped and not as held
+//! ([`Mapped::incomplete`]). If more than [`MAX_THREADS`] threads of a process have ranges aside,
+//! the ranges aside count as unmapped.
 
 mod ranges;
 mod space;
@@ -20,33 +24,34 @@ use sampler_common::estimate::{RowMoments, Sample};
 use sampler_common::sampling::Rate;
 use space::Space;
 
-/// Ranges held at most, over all processes: about 16 MiB.
+/// Maximum number of ranges, over all processes: about 16 MiB.
 pub const MAX_RANGES: usize = 128 * 1024;
-/// Threads of a process that may be within `mremap`.
+/// Maximum number of threads of a process that may be within `mremap`.
 pub const MAX_THREADS: usize = 1024;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// Whose call it was.
+/// The caller of a mapping call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The program's own (or its thread library's, its loader's): what a profile of kind mapped is of.
+    /// The program itself (or its thread library or loader). Profiles of kind mapped show these
+    /// calls.
     Direct,
-    /// An allocator's, for what `malloc` hands out.
+    /// An allocator, for memory that `malloc` hands out.
     Allocator,
-    /// Either's: too little of the stack is known.
+    /// The program or an allocator: too little of the stack is known.
     Unknown,
 }
 
-/// What one call mapped.
+/// The memory that one call mapped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
-    /// By which process.
+    /// The calling process.
     pub process: ProcessId,
-    /// Where.
+    /// Stack of the call.
     pub stack: StackId,
-    /// On whose behalf.
+    /// Caller of the call.
     pub origin: Origin,
     /// Bytes.
     pub size: u64,
@@ -71,29 +76,30 @@ impl Sum {
     }
 }
 
-/// What a process has mapped by one kind of caller.
+/// Memory that a process has mapped through one kind of caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Since attach.
+    /// Mapped since the attach.
     pub mapped: Sum,
-    /// Still.
+    /// Still mapped.
     pub held: Sum,
 }
 
-/// What a process has mapped.
+/// Memory that a process has mapped, by caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTotals {
-    /// By calls of its own.
+    /// By the program's own calls.
     pub directly: Totals,
-    /// By its allocators' calls.
+    /// By calls of its allocators.
     pub by_allocators: Totals,
-    /// By calls of which it is not known whose they were.
+    /// By calls whose caller is unknown.
     pub by_unknown: Totals,
 }
 
 impl Piece {
-    /// What it adds to a row: itself as it was allocated, and `held` bytes of it where any are held. Nothing is left to chance; of what may be an
-    /// allocator's nothing certainly exists.
+    /// The moments that the piece adds to a row: the whole piece as allocated (`None`), or `held`
+    /// bytes as live. The moments have no variance. If the piece may be an allocator's, its certain
+    /// part (`own`) is 0.
     pub fn moments(&self, held: Option<u64>) -> RowMoments {
         let mut moments = RowMoments::default();
         match held {
@@ -111,12 +117,12 @@ impl Piece {
     }
 }
 
-/// A sample that is certain: one of everything.
+/// A sample with probability 1.
 fn certain(bytes: u64) -> Sample {
     Sample::geometric(bytes, Rate::ALWAYS)
 }
 
-/// `bytes` in whole pages.
+/// Rounds `bytes` up to whole pages.
 pub fn whole_pages(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX - PAGE + 1)
 }
@@ -129,20 +135,20 @@ pub struct Mapped {
     ranges: usize,
     bound: usize,
     allocators: FxHashMap<ProcessId, Sum>,
-    /// What was mapped since attach, by stack.
+    /// Memory mapped since the attach, by stack.
     pub rows: Rows,
-    /// The same by time.
+    /// Memory mapped, by time.
     pub windows: Windows,
-    /// Pieces, or ends of them, that found no room.
+    /// Number of pieces, or of remaining ends of pieces, that found no room.
     pub unheld: u64,
-    /// Moves of which only the beginning was seen.
+    /// Number of moves of which only the beginning was seen.
     pub unpaired: u64,
-    /// Rows that found no room.
+    /// Number of rows that found no room.
     pub rowless: u64,
 }
 
 impl Mapped {
-    /// Nothing yet; time slots begin at `now_ns`.
+    /// No mappings yet; time slots begin at `now_ns`.
     pub fn new(now_ns: u64) -> Mapped {
         Mapped {
             spaces: FxHashMap::default(),
@@ -159,12 +165,12 @@ impl Mapped {
         }
     }
 
-    /// Whether what is held is a lower bound.
+    /// Whether the held numbers are a lower bound.
     pub fn incomplete(&self) -> bool {
         self.unheld > 0
     }
 
-    /// Counts what a call has mapped; the piece is not held yet.
+    /// Counts a new piece as mapped; the piece is not held yet.
     fn count(&mut self, piece: Piece) -> PieceId {
         match piece.origin {
             Origin::Direct | Origin::Unknown => {
@@ -186,13 +192,14 @@ impl Mapped {
         id
     }
 
-    /// Stacks of everything that was mapped, each perhaps several times.
+    /// Stacks of all pieces and rows; a stack may be repeated.
     pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
         let pieces = self.pieces.values().map(|piece| (piece.process, piece.stack));
         pieces.chain(self.rows.stacks()).chain(self.windows.stacks())
     }
 
-    /// What processes that were folded have mapped is the others' from now on; nothing of it is held any more.
+    /// Moves the mappings of folded processes to their folded records. Nothing of these mappings is
+    /// held any more.
     pub fn fold(&mut self, moves: &Moves) {
         self.rows.fold(moves);
         self.windows.fold(moves);
@@ -203,12 +210,12 @@ impl Mapped {
         }
     }
 
-    /// All pieces of which something is held.
+    /// All pieces that are held at least partly.
     pub fn held(&self) -> impl Iterator<Item = &Piece> {
         self.pieces.values().filter(|piece| piece.held > 0)
     }
 
-    /// What each process has mapped, itself and by its allocators.
+    /// Mapped memory of each process, by caller.
     pub fn totals(&self) -> FxHashMap<ProcessId, ProcessTotals> {
         let mut totals: FxHashMap<ProcessId, ProcessTotals> = FxHashMap::default();
         for (process, sum) in &self.allocators {
@@ -233,7 +240,7 @@ impl Mapped {
         totals
     }
 
-    /// Ranges held, and the most that are.
+    /// Number of ranges, and its maximum.
     pub fn len(&self) -> (usize, usize) {
         (self.ranges, self.bound)
     }

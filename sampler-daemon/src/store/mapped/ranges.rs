@@ -1,6 +1,7 @@
-//! Which addresses of one address space are mapped by whose call: ranges that never overlap.
+//! The mapped addresses of one address space and the call of each: ranges that never overlap.
 //!
-//! As the kernel does it: a new range replaces what it covers, a gap that is cut out of a range leaves its two ends.
+//! The rules are the kernel's. A new range replaces the ranges that it covers. A gap that is cut
+//! out of a range leaves the range's two ends.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +9,14 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PieceId(pub u64);
 
-/// Addresses, and the call that they are from.
+/// A range of addresses, and the call that mapped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// End address, exclusive.
     pub end: u64,
-    /// The call.
+    /// The mapping call.
     pub piece: PieceId,
 }
 
@@ -25,7 +26,7 @@ impl Part {
         self.end - self.start
     }
 
-    /// What of it lies from `start` to `end`.
+    /// The part of the range from `start` to `end`.
     fn within(&self, start: u64, end: u64) -> Option<Part> {
         let part = Part { start: self.start.max(start), end: self.end.min(end), ..*self };
         (part.start < part.end).then_some(part)
@@ -35,18 +36,19 @@ impl Part {
 /// The ranges of one address space.
 #[derive(Debug, Default)]
 pub struct Ranges {
-    /// By first address: the end, and the call.
+    /// By first address: end address and call.
     ranges: BTreeMap<u64, (u64, PieceId)>,
 }
 
 impl Ranges {
-    /// Takes out what lies from `start` to `end`, by address.
+    /// Removes the addresses from `start` to `end` and returns the removed parts by address.
     pub fn take(&mut self, start: u64, end: u64) -> Vec<Part> {
         let mut taken = Vec::new();
         if start >= end {
             return taken;
         }
-        // From the last one that begins before `end` back to the last one that reaches over `start`.
+        // From the range that begins before `start` and reaches over it, to the last range that
+        // begins before `end`.
         let first = self.ranges.range(..start).next_back().filter(|(_, (to, _))| *to > start);
         let first = first.map_or(start, |(from, _)| *from);
         let covered: Vec<Part> = self
@@ -65,14 +67,14 @@ impl Ranges {
         taken
     }
 
-    /// Puts a range where nothing is.
+    /// Inserts a range. Its addresses must be free.
     pub fn put(&mut self, part: Part) {
         if part.start < part.end {
             self.ranges.insert(part.start, (part.end, part.piece));
         }
     }
 
-    /// The range that has an address.
+    /// The range that contains an address.
     pub fn at(&self, address: u64) -> Option<Part> {
         let (start, (end, piece)) = self.ranges.range(..=address).next_back()?;
         (address < *end).then_some(Part { start: *start, end: *end, piece: *piece })
@@ -87,12 +89,12 @@ impl Ranges {
         })
     }
 
-    /// How many.
+    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What calls do to one process's address space.
+//! The effect of mapping calls on the address space of one process.
 
 use super::ranges::{Part, Ranges};
 use super::{MAX_THREADS, Mapped, Piece, PieceId, whole_pages};
@@ -8,32 +8,33 @@ use rustc_hash::FxHashMap;
 /// One address space.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// The program image that the ranges are of.
+    /// The program image of the ranges.
     generation: u32,
     ranges: Ranges,
-    /// What a thread's `mremap` has taken out: its end says where it is now.
+    /// The parts that each thread's `mremap` has removed. The end of the call says where they are
+    /// now.
     aside: FxHashMap<u32, Vec<Part>>,
 }
 
 /// Flag of `mremap`: the old range stays mapped, without its pages.
 const MREMAP_DONTUNMAP: u64 = 4;
 
-/// A range that `mremap` is asked to make another one of.
+/// The arguments of an `mremap` call.
 #[derive(Clone, Copy, Debug)]
 pub struct Remap {
-    /// First address before.
+    /// Old first address.
     pub old: u64,
-    /// Bytes before.
+    /// Old length, bytes.
     pub old_length: u64,
-    /// Bytes after.
+    /// New length, bytes.
     pub length: u64,
     /// Flags of the call.
     pub flags: u64,
 }
 
 impl Mapped {
-    /// Of which program image the next call is; false if it is an older one than is known, whose ranges are gone. A newer one ends
-    /// all ranges of the older ones.
+    /// Sets the program image of the next call. Returns false if the image is older than the known
+    /// one: its ranges are gone. A newer image ends all ranges of older ones.
     pub fn of_image(&mut self, process: ProcessId, generation: u32) -> bool {
         let known = self.spaces.entry(process).or_default();
         if generation > known.generation {
@@ -44,7 +45,7 @@ impl Mapped {
         generation == known.generation
     }
 
-    /// The process has ended.
+    /// Removes a process that has ended.
     pub fn end(&mut self, process: ProcessId) {
         if let Some(space) = self.spaces.remove(&process) {
             self.end_space(space);
@@ -59,7 +60,8 @@ impl Mapped {
         }
     }
 
-    /// A piece is mapped at `start`, in place of whatever is there. `None`: something that is not followed is.
+    /// Maps `length` bytes at `start`, in place of existing ranges. `by` is the new piece; `None`:
+    /// the new mapping is not followed.
     pub fn map(
         &mut self,
         process: ProcessId,
@@ -78,18 +80,18 @@ impl Mapped {
         }
     }
 
-    /// `munmap` begins.
+    /// `munmap` begins: its range is removed.
     pub fn unmap(&mut self, process: ProcessId, tid: u32, start: u64, length: u64) {
         self.settle(process, tid);
         self.drop_range(process, start, start.saturating_add(whole_pages(length)));
     }
 
-    /// `mremap` begins.
+    /// `mremap` begins: its old range is kept aside.
     pub fn remap_begins(&mut self, process: ProcessId, tid: u32, of: Remap) {
         self.set_aside(process, tid, of.old, of.old_length);
     }
 
-    /// `mremap` has returned; `new` is where the range is now, `None` if it failed.
+    /// `mremap` has returned. `new` is the new address of the range, `None` if the call failed.
     pub fn remap_ends(
         &mut self,
         process: ProcessId,
@@ -99,11 +101,12 @@ impl Mapped {
         time_ns: u64,
     ) {
         if let Some(new) = new {
-            // While the parts are aside: their pieces must outlast what is replaced.
+            // This happens while the parts are aside, since their pieces must outlast the replaced
+            // range.
             self.drop_range(process, new, new.saturating_add(whole_pages(of.length)));
         }
         let Some(space) = self.spaces.get_mut(&process) else { return };
-        // Empty: nothing of it is known.
+        // Empty if nothing of the old range is known.
         let parts = space.aside.remove(&tid).unwrap_or_default();
         match new {
             Some(new) => self.place(process, of, new, parts, time_ns),
@@ -111,11 +114,12 @@ impl Mapped {
         }
     }
 
-    /// Puts the parts of a range where it is now: its tail goes if it has shrunk, and comes from its last part if it has grown.
+    /// Inserts the parts of a range at its new address. If the range has shrunk, its tail is
+    /// dropped. If it has grown, its growth gets the stack of its last part.
     fn place(&mut self, process: ProcessId, of: Remap, new: u64, parts: Vec<Part>, time_ns: u64) {
         let old_end = of.old.saturating_add(whole_pages(of.old_length));
         let copies = of.flags & MREMAP_DONTUNMAP != 0 || of.old_length == 0;
-        // A second mapping of shared memory names no old range, only where it begins.
+        // A second mapping of shared memory names no old range, only the address where it begins.
         let origin = match parts.iter().find(|part| part.end == old_end) {
             Some(last) => Some(last.piece),
             None if of.old_length == 0 => self.at(process, of.old),
@@ -145,7 +149,7 @@ impl Mapped {
         Some(self.spaces.get(&process)?.ranges.at(address)?.piece)
     }
 
-    /// The end of the heap has moved: what it grew by is a piece.
+    /// The end of the heap has moved from the first to the second of `ends`. Growth is a new piece.
     pub fn break_moves(&mut self, process: ProcessId, tid: u32, ends: [u64; 2], by: Piece) {
         let [before, after] = ends.map(whole_pages);
         if before < after {
@@ -172,7 +176,8 @@ impl Mapped {
         }
     }
 
-    /// What the thread's last call has taken out is gone: the record of its end was lost.
+    /// Drops the parts that the thread's last call has put aside: the record of that call's end was
+    /// lost.
     fn settle(&mut self, process: ProcessId, tid: u32) {
         let Some(space) = self.spaces.get_mut(&process) else { return };
         if let Some(parts) = space.aside.remove(&tid) {
@@ -190,7 +195,7 @@ impl Mapped {
         parts.into_iter().for_each(|part| self.forget_unheld(part.piece));
     }
 
-    /// A piece of which nothing is held is over, unless some of it is aside.
+    /// Removes a piece if nothing of it is held and none of it is aside.
     fn forget_unheld(&mut self, id: PieceId) {
         if self.pieces.get(&id).is_some_and(|piece| piece.held == 0 && !self.is_aside(id, piece)) {
             self.pieces.remove(&id);
@@ -219,7 +224,8 @@ impl Mapped {
         parts
     }
 
-    /// A range was cut in two, and there is room for one of the ends only.
+    /// Drops the range at `start`: a range was cut in two, and there is room for only one of its
+    /// ends.
     fn drop_behind(&mut self, process: ProcessId, start: u64) {
         let Some(space) = self.spaces.get_mut(&process) else { return };
         let Some(part) = space.ranges.at(start) else { return };
@@ -227,7 +233,8 @@ impl Mapped {
         self.drop_range(process, part.start, part.end);
     }
 
-    /// Puts a part where nothing is (should a record have been lost: in the place of what is there).
+    /// Inserts a part at free addresses. (If a record was lost, the addresses may be taken: the
+    /// existing range is replaced.)
     fn hold(&mut self, process: ProcessId, part: Part) {
         self.drop_range(process, part.start, part.end);
         let Some(piece) = self.pieces.get_mut(&part.piece) else { return };

@@ -1,11 +1,12 @@
-//! The store against a map of pages.
+//! Compares the store with a map of pages.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const PROCESS: ProcessId = ProcessId(3);
-/// Pages that belong to each thread: what threads do to each other's memory at the same time has no meaning.
+/// Pages of each thread. Threads use separate pages: simultaneous calls on the same memory have no
+/// defined order.
 const PAGES: u64 = 40;
 
 fn piece(origin: Origin) -> Piece {
@@ -13,7 +14,7 @@ fn piece(origin: Origin) -> Piece {
     Piece { process: PROCESS, stack, origin, size: 0, held: 0, time_ns: 5 }
 }
 
-/// What a thread does, in pages of its own.
+/// A call of a thread on its own pages.
 #[derive(Clone, Debug)]
 enum Call {
     Map { at: u64, pages: u64, origin: Option<Origin> },
@@ -37,7 +38,7 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// Every page with the number of the call that it is from, in the order of calls.
+/// The number of the latest mapping call of every page, counted in the order of calls.
 #[derive(Default)]
 struct Oracle {
     pages: BTreeMap<u64, usize>,
@@ -100,7 +101,7 @@ impl Oracle {
     }
 }
 
-/// A call's beginning, and its end if it has one.
+/// The two steps of a call: its beginning, and its end if it has one.
 struct Steps<'a> {
     mapped: &'a mut Mapped,
     tid: u32,
@@ -158,7 +159,7 @@ fn told(oracle: &mut Oracle, base: u64, call: &Call) {
     }
 }
 
-/// The kernel refuses to move a range onto itself.
+/// Whether the kernel accepts the call: it refuses to move a range onto itself.
 fn is_possible(call: &Call) -> bool {
     match *call {
         Call::Remap { at, pages, wanted, to: Some(to), keeps } => {
@@ -185,7 +186,7 @@ proptest! {
                 let mut steps = Steps { mapped: &mut mapped, tid: thread as u32, base: bases[thread] };
                 if ends { steps.end(call) } else { steps.begin(call) }
             };
-            // The other thread's call is within the first one's, or begins in it.
+            // The second thread's call is within the first one's, or begins in it.
             let order = if inside { [(0, false), (1, false), (1, true), (0, true)] }
                 else { [(0, false), (1, false), (0, true), (1, true)] };
             order.into_iter().for_each(|(thread, ends)| step(thread, ends));
@@ -194,7 +195,7 @@ proptest! {
                     told(&mut oracle, bases[thread], call);
                 }
             }
-            // Pieces may be in another order where calls overlap: sums tell.
+            // The order of pieces may differ where calls overlap, so only sums are compared.
             let totals = mapped.totals().get(&PROCESS).copied().unwrap_or_default();
             prop_assert_eq!(totals.directly, oracle.totals(Origin::Direct));
             prop_assert_eq!(totals.by_allocators, oracle.totals(Origin::Allocator));
@@ -214,7 +215,7 @@ fn the_heap_grows_and_shrinks_by_its_end() {
         mapped.break_moves(PROCESS, 1, ends, piece(Origin::Direct));
     }
     let totals = mapped.totals()[&PROCESS].directly;
-    // Within a page nothing is mapped.
+    // Growth within a page maps nothing.
     assert_eq!(totals.mapped, Sum { bytes: 0x3000, calls: 1 });
     assert_eq!(totals.held, Sum { bytes: 0x1000, calls: 1 });
 }
@@ -227,7 +228,7 @@ fn a_new_program_image_begins_without_mappings() {
     mapped.unmap(PROCESS, 1, 0x1000, 4096);
     assert!(mapped.of_image(PROCESS, 5));
     assert!(mapped.is_empty() && mapped.pieces.is_empty());
-    // What the old one did last, and came late.
+    // A late call of the old image.
     assert!(!mapped.of_image(PROCESS, 4));
     assert_eq!(mapped.totals()[&PROCESS].directly.mapped, Sum { bytes: 8192, calls: 1 });
 }
@@ -239,7 +240,7 @@ fn ranges_beyond_the_bound_are_counted_only() {
         mapped.map(PROCESS, 1, at * 0x10_000, 0x3000, Some(piece(Origin::Direct)));
     }
     assert_eq!((mapped.len(), mapped.unheld), ((2, 2), 1));
-    // A gap would make three of two.
+    // A gap would make three ranges of two.
     mapped.unmap(PROCESS, 1, 0x1000, 0x1000);
     assert_eq!((mapped.len(), mapped.unheld), ((2, 2), 2));
     let totals = mapped.totals()[&PROCESS].directly;
@@ -256,7 +257,7 @@ fn a_lost_end_of_a_remap_is_counted() {
     mapped.remap_begins(PROCESS, 1, of);
     mapped.unmap(PROCESS, 1, 0x9000, 0x1000);
     assert_eq!((mapped.unpaired, mapped.is_empty()), (1, true));
-    // Of what is not known nothing is known afterwards.
+    // The move of an unknown range leaves nothing known.
     mapped.remap_begins(PROCESS, 1, of);
     mapped.remap_ends(PROCESS, 1, of, Some(0x8000), 7);
     assert_eq!((mapped.unpaired, mapped.is_empty(), mapped.pieces.len()), (1, true, 0));

@@ -1,31 +1,33 @@
-//! Sampled blocks that ended in a slot of time, by stack and by the slot that they came in: what was held at its beginning and went.
+//! Sampled blocks that were freed in a slot of time, by stack and by the slot of their allocation.
+//! These blocks were held at the slot's beginning.
 //!
-//! A block that came and went in one slot is left out: nobody asks what was held at a moment in between.
+//! A block that was allocated and freed in one slot is left out: no window begins between these
+//! times.
 
 use crate::store::{Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::Turnover;
 
-/// A process, a stack, and the beginning of the slot that its blocks came in.
+/// A process, a stack, and the start of the slot in which the blocks were allocated.
 type Key = (ProcessId, StackId, u64);
 
-/// What went in a slot.
+/// Blocks that were freed in a slot.
 #[derive(Default)]
 pub(super) struct Departed {
     cells: FxHashMap<Key, Turnover>,
-    /// Whether some of it was given up.
+    /// Whether some of the cells were discarded.
     is_cut: bool,
 }
 
 impl Departed {
-    /// Adds blocks; whether they are the first of their key.
+    /// Adds blocks. Returns whether the key is new.
     pub(super) fn add(&mut self, key: Key, blocks: &Turnover) -> bool {
         let before = self.cells.len();
         self.cells.entry(key).or_default().add(blocks);
         self.cells.len() > before
     }
 
-    /// Adds those of the slot that follows.
+    /// Appends the cells of the next slot.
     pub(super) fn append(&mut self, next: Departed) {
         self.is_cut |= next.is_cut;
         for (key, blocks) in &next.cells {
@@ -33,7 +35,8 @@ impl Departed {
         }
     }
 
-    /// Leaves out what came at `start_ns` or later, and gives the rest the beginning of the slot that has its own.
+    /// Removes blocks that were allocated at `start_ns` or later. The other keys get the present
+    /// start of the slot of their allocation.
     pub(super) fn coarsen(&mut self, start_ns: u64, slot_of: impl Fn(u64) -> u64) {
         for ((process, stack, came_ns), blocks) in std::mem::take(&mut self.cells) {
             if came_ns < start_ns {
@@ -42,7 +45,7 @@ impl Departed {
         }
     }
 
-    /// Moves what has moved; how many cells fewer there are.
+    /// Applies moves. Returns by how many the number of cells decreases.
     pub(super) fn fold(&mut self, moves: &Moves) -> usize {
         let before = self.cells.len();
         let moved = |process: ProcessId, stack: StackId| moves.stack(process, stack);
@@ -55,28 +58,28 @@ impl Departed {
         before - self.cells.len()
     }
 
-    /// Gives everything up; how many cells that were.
+    /// Discards all cells. Returns their number.
     pub(super) fn cut(&mut self) -> usize {
         self.is_cut = true;
         std::mem::take(&mut self.cells).len()
     }
 
-    /// Whether some of it was given up.
+    /// Whether some of the cells were discarded.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Cells.
+    /// Number of cells.
     pub(super) fn len(&self) -> usize {
         self.cells.len()
     }
 
-    /// Stacks of all cells, each perhaps several times.
+    /// Stacks of all cells; a stack may be repeated.
     pub(super) fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
         self.cells.keys().map(|(process, stack, _)| (*process, *stack))
     }
 
-    /// What came before `start_ns`.
+    /// Blocks that were allocated before `start_ns`.
     pub(super) fn older_than(
         &self,
         start_ns: u64,

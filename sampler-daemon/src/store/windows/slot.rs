@@ -1,4 +1,4 @@
-//! A slot of time: what was sampled and what was counted in it.
+//! A slot of time: its sampled allocations and its exact counts.
 
 use super::departed::Departed;
 use crate::store::epochs::Band;
@@ -6,7 +6,7 @@ use crate::store::{Moves, ProcessId, RowKey, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, RowMoments, Trials, Weights};
 
-/// The half of a row's moments that is about allocations.
+/// The part of a row's moments that is about allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Allocated {
     space: Moments,
@@ -18,7 +18,7 @@ pub struct Allocated {
 }
 
 impl From<RowMoments> for Allocated {
-    /// Of one sample, or of several of one weight.
+    /// From one sample, or from several samples of one weight.
     fn from(row: RowMoments) -> Allocated {
         let RowMoments {
             alloc_space,
@@ -38,7 +38,7 @@ impl From<RowMoments> for Allocated {
 }
 
 impl Allocated {
-    /// Adds these moments to a row's.
+    /// Adds these moments to the moments of a row.
     pub fn add_to(&self, row: &mut RowMoments) {
         row.alloc_space.add(&self.space);
         row.alloc_objects.add(&self.objects);
@@ -46,7 +46,7 @@ impl Allocated {
         row.alloc_rarest = row.alloc_rarest.max(self.rarest);
     }
 
-    /// Its samples, weighed by bytes.
+    /// The samples' weights, in bytes.
     pub fn weights(&self) -> Weights {
         let Moments { samples, sum, .. } = self.space;
         Weights { samples, sum, squares: self.squares }
@@ -66,18 +66,19 @@ type ExactKey = (ProcessId, u8, Band);
 
 /// A slot of time.
 pub struct Slot {
-    /// From when, inclusive.
+    /// Start, inclusive.
     pub start_ns: u64,
-    /// To when, exclusive; `u64::MAX` while it is open.
+    /// End, exclusive; `u64::MAX` while the slot is open.
     pub end_ns: u64,
     rows: FxHashMap<RowKey, Allocated>,
     exact: FxHashMap<ExactKey, (u64, u64)>,
-    /// What went in it. Not among its entries: it has a bound of its own.
+    /// Frees of older blocks in this slot. They do not count as entries: they have a bound of their
+    /// own.
     pub(super) departed: Departed,
 }
 
 impl Slot {
-    /// An open one.
+    /// An open slot.
     pub(super) fn new(start_ns: u64) -> Slot {
         Slot {
             start_ns,
@@ -92,14 +93,14 @@ impl Slot {
         self.rows.contains_key(key)
     }
 
-    /// Whether it is a new row.
+    /// Adds moments to a row. Returns whether the row is new.
     pub(super) fn add_row(&mut self, key: RowKey, row: &Allocated) -> bool {
         let before = self.rows.len();
         self.rows.entry(key).or_default().add(row);
         self.rows.len() > before
     }
 
-    /// Adds bytes and objects; whether they are the first of their key.
+    /// Adds bytes and objects. Returns whether the key is new.
     pub(super) fn add_exact(&mut self, key: ExactKey, (bytes, objects): (u64, u64)) -> bool {
         let before = self.exact.len();
         let sum = self.exact.entry(key).or_default();
@@ -107,7 +108,8 @@ impl Slot {
         self.exact.len() > before
     }
 
-    /// Adds the slot that follows; how many entries fewer there are than in both.
+    /// Appends the next slot. Returns by how many entries the result is smaller than both slots
+    /// together.
     pub(super) fn add(&mut self, next: Slot) -> usize {
         let before = self.entries() + next.entries();
         self.end_ns = next.end_ns;
@@ -122,7 +124,7 @@ impl Slot {
         fewer
     }
 
-    /// Moves what has moved; how many entries fewer there are.
+    /// Applies moves. Returns by how many the number of entries decreases.
     pub(super) fn fold(&mut self, moves: &Moves) -> usize {
         let before = self.entries();
         let rows = self.rows.extract_if(|key, _| moves.stack(key.process, key.stack).is_some());
@@ -137,7 +139,7 @@ impl Slot {
         before - self.entries()
     }
 
-    /// Stacks of all rows and of what went, each perhaps several times.
+    /// Stacks of all rows and of departed blocks; a stack may be repeated.
     pub(super) fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
         let rows = self.rows.keys().map(|key| (key.process, key.stack));
         rows.chain(self.departed.stacks())

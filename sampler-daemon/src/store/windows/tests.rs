@@ -7,7 +7,7 @@ const START: u64 = 500 * SECOND;
 const PROCESS: ProcessId = ProcessId(3);
 const STACK: StackId = StackId::TABLE_FULL;
 
-/// A program that allocates a block of `seconds` bytes every second, in the middle of it.
+/// A program that allocates a block of `size` bytes in the middle of every second.
 struct Program {
     windows: Windows,
     totals: ClassTotals,
@@ -64,7 +64,7 @@ fn windows_have_the_samples_of_their_time() {
     // Other times are rounded outward.
     let window = program.between(2 * SECOND + SECOND / 9, 4 * SECOND + SECOND / 9).unwrap();
     assert_eq!((window.start_ns, window.end_ns), (START + 2 * SECOND, START + 5 * SECOND));
-    // But for what is as good as a border.
+    // Times within the tolerance of a border count as the border.
     let window = program.between(2 * SECOND - 1, 5 * SECOND + 1).unwrap();
     assert_eq!((window.start_ns, window.end_ns), (START + 2 * SECOND, START + 5 * SECOND));
     // The last instant is in the newest slot.
@@ -89,7 +89,7 @@ fn a_late_sample_is_added_to_the_slot_of_its_time() {
         let blocks = (window.end_ns - window.start_ns) / SECOND + late.iter().sum::<u64>();
         assert_eq!(sampled(&window).alloc_objects.samples, blocks, "{since} {until}");
     }
-    // Before the first slot, or of a process attached before: no window has it.
+    // No window contains a sample from before the first slot, or from a process attached before it.
     assert!(program.windows.add(PROCESS, STACK, &sample, START - 1));
     let everything = program.between(0, 300 * SECOND).unwrap();
     assert_eq!(sampled(&everything).alloc_objects.samples, 304);
@@ -156,7 +156,7 @@ fn rows_are_bounded() {
     assert!(program.between(0, SECOND).is_err());
     let window = program.between(95 * SECOND, 100 * SECOND).unwrap();
     assert_eq!(counted(&window), (320, 5));
-    // The newest slot alone: what does not fit has no stack any more.
+    // The newest slot alone: rows that do not fit lose their stack.
     let now = program.now;
     let add = |program: &mut Program, process| {
         let sample = Sample::geometric(64, Rate::ALWAYS);
@@ -199,7 +199,7 @@ fn closed_windows_are_adjacent_and_have_each_sample_once() {
     let (mut border, mut bytes, mut windows) = (0, 0.0, Vec::new());
     for round in 0..50 {
         program.seconds(round % 7);
-        // Half a second is open.
+        // Half a second is in the open slot.
         let sample = Sample::geometric(64, Rate::ALWAYS);
         program.windows.add(PROCESS, STACK, &sample, program.now + SECOND / 3);
         let window = program.windows.closed(border, program.now + SECOND / 2);
@@ -221,7 +221,7 @@ fn a_merged_border_leaves_a_gap_and_no_overlap() {
     program.seconds(5);
     let end_ns = program.windows.closed(0, program.now).end_ns;
     assert_eq!(end_ns, START + 5 * SECOND);
-    // Ten slots are one by now: it began before that border.
+    // Ten slots were merged to one, which began before the border.
     program.seconds(200);
     let next = program.windows.closed(end_ns, program.now);
     assert_eq!((next.start_ns, next.end_ns), (START + 10 * SECOND, program.now));

@@ -1,26 +1,28 @@
-//! What was held at the beginning of a window and went in it.
+//! Blocks that were held at the beginning of a window and freed in it.
 //!
-//! What came in it and stayed is in the live set; with both, a growth has no sample in it that was held all along.
+//! The live set has the blocks that were allocated in the window and stayed. With both, an estimate
+//! of growth has no sample of a block that was held all along.
 //!
-//! Bound: [`MAX_DEPARTED`] cells in all slots; at it the oldest slots give theirs up, and growth since one of them is refused.
+//! Bound: [`MAX_DEPARTED`] cells in all slots. At the bound the oldest slots discard their cells,
+//! and growth since one of these slots is refused.
 
 use super::{SLOT_NS, Slot, Window, Windows};
 use crate::store::{LiveSample, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::Turnover;
 
-/// Cells (stack, slot of coming, slot of going) held at most: about 14 MiB.
+/// Maximum number of cells (stack, slot of allocation, slot of free): about 14 MiB.
 pub const MAX_DEPARTED: usize = 128 * 1024;
 
-/// What went in a part of the window is not known any more.
+/// Error: the frees of a part of the window were discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutShort {
-    /// Since when it is known again.
+    /// Start of the time whose frees are complete.
     pub whole_since_ns: u64,
 }
 
 impl Windows {
-    /// A block ended at `time_ns`.
+    /// Adds a block that was freed at `time_ns`.
     pub fn went(&mut self, live: &LiveSample, time_ns: u64) {
         let came_ns = self.start_of(live.time_ns);
         if self.slot_at(time_ns).is_none_or(|slot| slot.start_ns <= came_ns) {
@@ -36,7 +38,7 @@ impl Windows {
         self.departed += usize::from(new);
     }
 
-    /// The beginning of the slot that has this time; 0 before all of them.
+    /// The start of the slot that contains this time; 0 before all slots.
     pub(super) fn start_of(&self, time_ns: u64) -> u64 {
         if time_ns >= self.open.start_ns {
             return self.open.start_ns;
@@ -50,7 +52,7 @@ impl Windows {
         0
     }
 
-    /// Gives up what went in the oldest slot that has any.
+    /// Discards the cells of the oldest slot that has any.
     fn cut_oldest(&mut self) {
         let closed = self.levels.iter_mut().rev().flatten();
         let mut slots = closed.chain(std::iter::once(&mut self.open));
@@ -59,17 +61,17 @@ impl Windows {
         }
     }
 
-    /// Cells of what went, and the most that are held.
+    /// Number of cells of departed blocks, and its maximum.
     pub fn departed(&self) -> (usize, usize) {
         (self.departed, self.departed_bound)
     }
 }
 
 impl Window<'_> {
-    /// What was held when it began and went in it, by process and stack.
+    /// Blocks that were held when the window began and were freed in it, by process and stack.
     ///
     /// # Errors
-    /// If some of it was given up.
+    /// If some cells of the window were discarded.
     pub fn departed(&self) -> Result<FxHashMap<(ProcessId, StackId), Turnover>, CutShort> {
         if let Some(cut) = self.slots.iter().rev().find(|slot| slot.departed.is_cut()) {
             return Err(CutShort { whole_since_ns: whole_after(cut) });
@@ -83,7 +85,8 @@ impl Window<'_> {
     }
 }
 
-/// The first border behind a slot; of the newest one it is about to be made.
+/// The first border behind a slot. For the open slot, the border is expected after the shortest
+/// slot length.
 fn whole_after(slot: &Slot) -> u64 {
     if slot.end_ns == u64::MAX { slot.start_ns + SLOT_NS } else { slot.end_ns }
 }
@@ -122,7 +125,7 @@ mod tests {
     #[test]
     fn only_blocks_held_at_the_start_count_as_departed() {
         let mut windows = Windows::new(0);
-        // Came at 0.5, 10.5, 11.5 and 11.6 s; went at 11.7 s.
+        // Allocated at 0.5, 10.5, 11.5 and 11.6 s; freed at 11.7 s.
         pass(&mut windows, 11 * SECOND + 1);
         for tenths in [5, 105, 115, 116] {
             windows.went(&live(StackId::LOST, tenths * SECOND / 10), 117 * SECOND / 10);
@@ -133,7 +136,7 @@ mod tests {
         assert_eq!(went(&windows, 12, 20), 0);
     }
 
-    /// A block of each of 3,000 s, held for 70 s: at any border 70 are held.
+    /// One block in each of 3,000 s, held for 70 s: at any border 70 blocks are held.
     #[test]
     fn merged_slots_keep_departures_across_borders() {
         let mut windows = Windows::new(0);
@@ -167,7 +170,7 @@ mod tests {
         let window = |since| windows.between(since * SECOND, u64::MAX, 13 * SECOND).unwrap();
         assert_eq!(window(2).departed(), Err(CutShort { whole_since_ns: 5 * SECOND }));
         assert_eq!(window(5).departed().unwrap().len(), 1);
-        // What is allocated is not touched by it.
+        // The bound does not affect allocations.
         assert!(windows.is_empty());
         let mut alone = Windows::new(0);
         (alone.departed_bound, alone.open.start_ns) = (1, SECOND);
