@@ -2,8 +2,9 @@
 
 /// ⌊log₂ x⌋, 0 for x ≤ 1.
 ///
-/// BPF has no instruction for `leading_zeros`; it expands to about 30 without a branch. A ladder of
-/// comparisons is no longer, but every branch doubles the paths that the verifier follows.
+/// BPF has no instruction for `leading_zeros`, which expands to about 30 instructions without a
+/// branch. A ladder of comparisons is no longer, but every branch doubles the paths that the
+/// verifier follows.
 #[inline(always)]
 pub(super) const fn floor_log2(x: u64) -> u32 {
     63u32.wrapping_sub((x | 1).leading_zeros())

@@ -1,31 +1,36 @@
-//! The brake: the designs of a process whose records wait in the ring, so that the ring does not fill.
+//! The brake: lower rates for a process whose records wait in the ring buffer, so that the ring
+//! buffer does not fill.
 //!
-//! Plainly: the more of a process's bytes wait, compared with those that are free, the rarer it is sampled from the next call on. The
-//! level is 0 up to half of the free bytes, and grows by one with every further 32nd (of smaller rings: larger part) of the way to twice of them, which is a process's
-//! share (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each level halves the rate, until the
-//! interval is [`MAX_FACTOR`] times the one in force, or [`FINE_INTERVAL_BYTES`] where that is more.
+//! Plainly: the more bytes of a process wait, compared with the free bytes, the rarer the process
+//! is sampled from the next call on. The level is 0 up to half of the free bytes. It grows by one
+//! with every further 32nd (for smaller ring buffers: a larger part) of the way to twice the free
+//! bytes, which is a process's share (dynamic thresholds: Choudhury and Hahne, IEEE/ACM
+//! Transactions on Networking 6(2), 1998). Each level halves the rate, until the interval is the
+//! larger of [`FINE_INTERVAL_BYTES`] and [`MAX_FACTOR`] times the configured interval.
 //!
-//! The rise is bounded because a block that was sampled at a long interval keeps its weight for as long as it is held. At most [`MAX_FACTOR`] times
-//! the variance comes of a time in which the brake was on: an interval of what is held is at most √8 = 2.8 times as wide as without it.
-//! Shorter intervals than [`FINE_INTERVAL_BYTES`] rise further: of 10 MiB some 160 samples are left at it, ± 15 %, and most stacks would be lost otherwise.
-//! What the ring cannot take then is lost, and lost samples keep their sizes.
+//! The rise is bounded because a block that was sampled at a long interval keeps its weight as long
+//! as it is held. The brake multiplies the variance by at most [`MAX_FACTOR`]: an interval of what
+//! is held is at most √8 = 2.8 times as wide as without the brake. Intervals shorter than
+//! [`FINE_INTERVAL_BYTES`] rise further: 10 MiB still give some 160 samples there, ± 15 %, and most
+//! stacks would be lost otherwise. What the ring buffer cannot take then is lost, and lost samples
+//! keep their sizes.
 //!
-//! Between two levels there is room for some ten records of the largest stacks and a hundred of usual ones ([`highest`]): so the
-//! samples of each level are enough to tell what passed meanwhile, and an interval made of them holds. A ring that is too small for many
-//! levels gets few.
+//! Between two levels there is room for some ten records of the largest stacks and a hundred of
+//! usual stacks ([`highest`]). So the samples of each level are enough for an estimate of that time
+//! whose interval holds. A ring buffer that is too small for many levels gets few.
 //!
-//! The level is made of what happened before, and says how the *next* calls are charged; every sample carries the design that it was
-//! charged with. Trials are memoryless, so nothing is biased.
+//! The level is computed from past records and decides how the *next* calls are charged. Every
+//! sample carries the design that it was charged with. Trials are memoryless, so nothing is biased.
 
 use super::design::Design;
 use super::rate::{HAZARD_ONE, MAX_INTERVAL_BYTES, Rate};
 use super::strategy::Strategy;
 
-/// Most that the interval in force is multiplied by.
+/// The largest factor on the configured interval.
 pub const MAX_FACTOR: u64 = 1 << MAX_DOUBLINGS;
 const MAX_DOUBLINGS: u32 = 3;
 
-/// The interval in bytes that any shorter one may rise to.
+/// The interval in bytes that any shorter interval may rise to.
 pub const FINE_INTERVAL_BYTES: u64 = 64 << 10;
 
 /// The highest level.
@@ -34,14 +39,14 @@ pub const MAX_LEVEL: u32 = 32;
 /// Bytes of a ring for each level, half of which lie between it and the next.
 const RING_BYTES_PER_LEVEL: u64 = 512 << 10;
 
-/// The highest level that a ring of `size` bytes has room for.
+/// The highest level that a ring buffer of `size` bytes has room for.
 #[inline(always)]
 pub const fn highest(size: u64) -> u32 {
     let most = size / RING_BYTES_PER_LEVEL;
     if most > MAX_LEVEL as u64 { MAX_LEVEL } else { most as u32 }
 }
 
-/// λ of interval 2, ln 2: the first level of "always" and of all that is next to it.
+/// λ of interval 2, ln 2: the first level of "always" and of every rate close to it.
 const HALF: u64 = 0xB172_17F7_D1CF;
 
 /// λ of [`MAX_INTERVAL_BYTES`].
@@ -50,11 +55,12 @@ const LOWEST: u64 = HAZARD_ONE / MAX_INTERVAL_BYTES;
 /// λ of [`FINE_INTERVAL_BYTES`].
 const FINE: u64 = HAZARD_ONE / FINE_INTERVAL_BYTES;
 
-/// Level of a process that has `own` of the `waiting` bytes in a ring of `size` bytes, of which the last sixteenth is for others.
+/// Level of a process that has `own` of the `waiting` bytes in a ring buffer of `size` bytes. The
+/// last sixteenth of the ring buffer is for other processes.
 #[inline(always)]
 pub const fn level(own: u64, waiting: u64, size: u64) -> u32 {
     let (free, most) = ((size - size / 16).saturating_sub(waiting), highest(size));
-    // More than there is: the counts are of different moments.
+    // `own` can be more than `size` only if the two counts were read at different times.
     if own <= free / 2 || own > size || most == 0 {
         return 0;
     }
@@ -65,8 +71,11 @@ pub const fn level(own: u64, waiting: u64, size: u64) -> u32 {
 }
 
 impl Design {
-    /// The same design at 1/2^`level` of its rate, its interval at most [`MAX_FACTOR`] times as long or [`FINE_INTERVAL_BYTES`] (of calls only
-    /// the former), and never above [`MAX_INTERVAL_BYTES`]. What samples nothing, or is not ours to change, stays.
+    /// The same design at 1/2^`level` of its rate.
+    ///
+    /// The interval becomes at most the larger of [`FINE_INTERVAL_BYTES`] and [`MAX_FACTOR`] times
+    /// the interval, and never more than [`MAX_INTERVAL_BYTES`]. [`FINE_INTERVAL_BYTES`] does not
+    /// apply to a rate per call. A design that samples nothing, and an external design, stay.
     #[inline(always)]
     pub const fn braked(self, level: u32) -> Design {
         let level = level & 63;
@@ -83,7 +92,7 @@ impl Design {
         let raw = self.rate().raw();
         let most = smaller(raw, 2 * HALF);
         let least = larger(most >> MAX_DOUBLINGS, LOWEST);
-        // A rate of calls is no rate of bytes.
+        // A rate per call is no rate per byte.
         let is_of_calls = self.tag() == Strategy::Bernoulli as u8;
         let least = if is_of_calls { least } else { smaller(least, FINE) };
         let rate = smaller(larger(most >> level, least), raw);
@@ -133,7 +142,7 @@ mod tests {
         assert_eq!(level(16 << 10, RING / 2, RING), 0);
         assert_eq!(level(0, RING, RING), 0);
         assert_eq!(level(1, RING, RING), MAX_LEVEL);
-        // Read before it was written: no level.
+        // Read before it was written: level 0.
         assert_eq!(level(0u64.wrapping_sub(4096), 0, RING), 0);
     }
 
@@ -167,7 +176,8 @@ mod tests {
             };
             let most = most.min(MAX_INTERVAL_BYTES as f64);
             let wanted = (design.interval() * f64::from(level).exp2()).min(most);
-            // Next to "always" half a rate is no half of the samples: within a factor of 1.5 there.
+            // Close to "always", half the rate gives more than half of the samples: within a factor
+            // of 1.5 there.
             let ratio = braked.interval() / wanted;
             prop_assert!((0.65..1.5).contains(&ratio), "{interval} at {level}: {ratio}");
             if interval > 1000 {

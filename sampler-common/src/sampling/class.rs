@@ -6,12 +6,12 @@ use crate::limits::CLASSES;
 /// Every bucket of [`size_bucket`] is below this.
 pub const SIZE_BUCKETS: u32 = 2048;
 
-/// Size class of a request of `size` bytes: 0 for 0; 1 for 1 … 16; `c` for (2^(c+2), 2^(c+3)];
-/// the last one, 31, for everything above 2^33.
+/// Size class of a request of `size` bytes: 0 for 0; 1 for 1 … 16; `c` for (2^(c+2), 2^(c+3)]; the
+/// last class, 31, for everything above 2^33.
 #[inline(always)]
 pub const fn class(size: u64) -> usize {
-    // Nearly all requests are small, and a look-up is several times shorter than a logarithm where the
-    // machine has no instruction for one: it runs in the eBPF program on every allocation.
+    // Nearly all requests are small. A look-up is several times shorter than a logarithm without an
+    // instruction for it, and this function runs in the eBPF program on every allocation.
     if size <= SMALL_BYTES {
         return SMALL[(size.wrapping_add(15) >> 4) as usize] as usize;
     }
@@ -21,10 +21,10 @@ pub const fn class(size: u64) -> usize {
 /// Sizes up to this one are looked up.
 const SMALL_BYTES: u64 = 1024;
 
-/// Class of each 16 bytes: those of one entry, 16·(i − 1) + 1 … 16·i, share it.
+/// Class of each 16 bytes: entry i has the class of the sizes 16·(i − 1) + 1 … 16·i.
 static SMALL: [u8; SMALL_BYTES as usize / 16 + 1] = small();
 
-/// Compile time only.
+/// The values of [`SMALL`]. Compile time only.
 const fn small() -> [u8; SMALL_BYTES as usize / 16 + 1] {
     let mut table = [0; SMALL_BYTES as usize / 16 + 1];
     let mut index = 0;
@@ -59,8 +59,8 @@ pub const fn class_bounds(class: usize) -> (u64, u64) {
     }
 }
 
-/// Bucket of relative width 1/32 of a requested size: `size` itself below 32, then 32 a power of two.
-/// Less than [`SIZE_BUCKETS`].
+/// Bucket of relative width 1/32 of a requested size: `size` itself below 32, then 32 buckets for
+/// each power of two. Less than [`SIZE_BUCKETS`].
 ///
 /// The layout of HdrHistogram (Tene) with 32 sub-buckets.
 #[inline(always)]
@@ -68,13 +68,16 @@ pub const fn size_bucket(size: u64) -> u32 {
     if size < 32 {
         return size as u32;
     }
-    // 5 … 63: the mask shows the compiler, and the verifier, that the shift is in range.
+    // The shift is at most 58. The mask proves to the compiler and the verifier that it is below
+    // 64.
     let shift = floor_log2(size).wrapping_sub(5) & 63;
-    // (size >> shift) is 32 … 63: a bucket of its own row, which starts one row further on.
+    // (size >> shift) is 32 … 63. Each shift has 32 buckets of its own, the first after the 32
+    // sizes below 32.
     (shift << 5).wrapping_add((size >> shift) as u32)
 }
 
-/// The smallest and largest size of bucket `bucket`, inclusive; `None` where [`size_bucket`] never points.
+/// The smallest and largest size of bucket `bucket`, inclusive; `None` for a number that
+/// [`size_bucket`] never returns.
 pub const fn size_bucket_bounds(bucket: u32) -> Option<(u64, u64)> {
     if bucket < 32 {
         return Some((bucket as u64, bucket as u64));

@@ -1,38 +1,41 @@
 //! The countdown: which call is sampled.
 //!
-//! Plainly: a number counts down by the hazard of every call; the call that takes it to zero or
-//! below is sampled. Where no countdown is running, the next call draws one and is charged to it
-//! like any other. That is the whole rule: a cell that starts at zero, one that was just crossed
-//! and one that was left negative are the same state, "not running", and leave it the same way.
+//! Plainly: a number counts down by the hazard of every call. The call that takes the number to
+//! zero or below is sampled. If no countdown is running, the next call draws one and is charged to
+//! it like any other call. A cell that starts at zero, a cell that was just crossed and a cell that
+//! was left negative are the same state, "not running". All three leave this state the same way.
 //!
-//! # Why it is unbiased, also when handlers preempt each other
+//! # Why the countdown is unbiased, also when handlers preempt each other
 //!
-//! The draw is geometric in raw units ([`mod@super::draw`]), hence memoryless: given that a countdown
-//! has not been crossed yet, what is left of it is distributed like a fresh draw, whatever was
-//! charged before. So before every trial, given all outcomes so far, one of two things holds:
+//! The draw is geometric in raw units ([`mod@super::draw`]), hence memoryless: given that a
+//! countdown has not been crossed yet, what is left of it is distributed like a fresh draw,
+//! whatever was charged before. So before every trial, given all outcomes so far, one of two things
+//! holds:
 //!
 //! - the countdown is running and what is left is distributed like a fresh draw, or
-//! - it is not running, and the trial makes an independent draw.
+//! - the countdown is not running, and the trial makes an independent draw.
 //!
-//! Either way the call is sampled with probability P(draw ≤ hazard) = 1 − e^(−hazard), independently
-//! of all outcomes before. Each trial stores at most once, and what it stores keeps this true:
-//! draw − hazard given that it is positive is distributed like a fresh draw, and 0 is "not running".
-//! A trial that was suspended before it stores may thereby replace a countdown that another trial
-//! has started since. That replaces a number by an independent one of the same distribution, and
-//! *when* it happens does not depend on the number replaced: nothing changes for later trials.
+//! Either way the call is sampled with probability P(draw ≤ hazard) = 1 − e^(−hazard),
+//! independently of all outcomes before. Each trial stores at most once, and the stored value keeps
+//! this invariant: draw − hazard, given that it is positive, is distributed like a fresh draw, and
+//! 0 is "not running". A trial that was suspended before it stores may replace a countdown that
+//! another trial has started since. It then replaces a number by an independent one of the same
+//! distribution. *When* it does so does not depend on the replaced number, so nothing changes for
+//! later trials.
 //!
-//! Exactly one trial crosses a running countdown, because the subtraction is atomic: it alone sees
-//! the last positive value. A trial that finds none running leaves it at 0 or above, so the cell
-//! only falls below −[`HAZARD_CERTAIN`] while several trials of one CPU are suspended between
-//! their two operations. To wrap, 512 of them would have to be at once; the value after a wrap is no possible
-//! countdown either (those are at most [`HAZARD_CERTAIN`]), so even then the next trial starts afresh. (The preloaded library's short way
-//! bounds hazards otherwise: `sampler-preload/src/thread.rs`.)
+//! Exactly one trial crosses a running countdown, because the subtraction is atomic: this trial
+//! alone sees the last positive value. A trial that finds no countdown running leaves the cell at 0
+//! or above. So the cell falls below −[`HAZARD_CERTAIN`] only while several trials of one CPU are
+//! suspended between their two operations. 512 trials would have to be suspended at once to wrap
+//! the cell. The value after a wrap is no possible countdown (a countdown is at most
+//! [`HAZARD_CERTAIN`]), so even then the next trial draws a new one. (The fast path of the
+//! preloaded library bounds hazards in another way: `sampler-preload/src/thread.rs`.)
 
 use super::draw::draw;
 use super::rate::HAZARD_CERTAIN;
 
-/// A memory cell with the atomic operations that the kernel and the tests both have.
-/// The tests implement it with a scheduler that explores interleavings.
+/// A memory cell with the atomic operations that both the kernel and the tests have. The tests
+/// implement it with a scheduler that explores interleavings.
 pub trait Cell {
     /// Subtracts (wrapping) and returns the value before.
     fn fetch_sub(&self, amount: i64) -> i64;
@@ -45,14 +48,15 @@ pub trait Random {
     /// The next 64 bits.
     fn next(&mut self) -> u64;
 
-    /// A [`draw`]. The kernel's generator has it in a function of its own, which the eBPF verifier looks at once.
+    /// A [`draw`]. The kernel's generator calls a separate function for it, which the eBPF verifier
+    /// checks once.
     #[inline(always)]
     fn distance(&mut self) -> u64 {
         draw(self.next())
     }
 
-    /// The same value. The kernel's generator hides where it came from, so that the eBPF verifier looks at what follows once and not once
-    /// for each way to it.
+    /// The same value. The kernel's generator hides the origin of the value. The eBPF verifier then
+    /// checks the code that follows once, not once for each way to it.
     #[inline(always)]
     fn opaque(&mut self, value: u64) -> u64 {
         value
@@ -62,7 +66,7 @@ pub trait Random {
 /// The result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// Not sampled, almost always.
+    /// Not sampled; nearly every trial.
     Miss,
     /// Sampled; `rest` is the hazard left before the call, from which the sampled byte follows.
     Hit {
@@ -72,7 +76,8 @@ pub enum Trial {
 }
 
 /// Charges `hazard` (at most [`HAZARD_CERTAIN`], see [`super::Rate::charge`]) to the countdown and
-/// says whether this call is sampled. A hazard of 0 is never sampled and touches nothing.
+/// says whether this call is sampled. A hazard of 0 is never sampled and leaves the countdown
+/// untouched.
 ///
 /// The cell needs no particular start value; 0 is right.
 #[inline(always)]
@@ -88,7 +93,7 @@ pub fn trial<C: Cell, R: Random>(countdown: &C, hazard: u64, random: &mut R) -> 
     if left.wrapping_sub(1) < HAZARD_CERTAIN {
         return Trial::Hit { rest: left };
     }
-    // None is running: this call starts one, as if it had been there before the call.
+    // No countdown is running: this call starts one, as if it had run before the call.
     let fresh = random.distance();
     if fresh > hazard {
         countdown.swap(fresh.wrapping_sub(hazard) as i64);
@@ -99,8 +104,8 @@ pub fn trial<C: Cell, R: Random>(countdown: &C, hazard: u64, random: &mut R) -> 
     }
 }
 
-/// Whether a countdown that stood at `left` before `hazard` was taken from it was running and still is: a [`Trial::Miss`] that has
-/// nothing more to do, as nearly every trial is.
+/// Whether a countdown that stood at `left` before `hazard` was subtracted was running and still
+/// is. Such a trial is a [`Trial::Miss`] without further work, as nearly every trial is.
 #[inline(always)]
 pub const fn outlives(left: u64, hazard: u64) -> bool {
     left > hazard && left <= HAZARD_CERTAIN
@@ -108,13 +113,14 @@ pub const fn outlives(left: u64, hazard: u64) -> bool {
 
 /// 0-based offset of the sampled byte: ⌊(rest − 1)/λ⌋, below max(size, 1).
 ///
-/// `rest` in 1 … hazard as [`trial`] gave it, `rate_raw` the rate that was charged.
+/// `rest` is in 1 … hazard, as [`trial`] returned it. `rate_raw` is the rate that was charged.
 #[inline(always)]
 pub const fn offset(rest: u64, rate_raw: u64, size: u64) -> u64 {
     if rate_raw == 0 || size == 0 {
         return 0;
     }
     let offset = rest.wrapping_sub(1) / rate_raw;
-    // Holds by itself for what `trial` gives; the bound is for values that crossed the kernel boundary.
+    // What `trial` returns is within the bound; the check is for values that crossed the kernel
+    // boundary.
     if offset < size { offset } else { size.wrapping_sub(1) }
 }

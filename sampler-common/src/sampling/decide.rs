@@ -1,18 +1,21 @@
-//! The decision: is this request sampled, and how many sample points fell into it?
+//! The decision: whether a request is sampled, and how many sample points fall into it.
 //!
-//! All strategies but stride share one countdown of hazard ([`super::countdown`]); a request is charged by its [`Design`].
+//! All strategies but stride share one countdown of hazard ([`super::countdown`]). A request is
+//! charged by its [`Design`].
 //!
 //! # Poisson
 //!
-//! The distances between the points of a Poisson process are exponential and memoryless, and so is what the countdown has left.
-//! So the first point is where the countdown ends, and from there on distances are drawn, more than can fall into the request: the
-//! number of points is Poisson distributed with the request's hazard as its mean. What was left over of the last distance is not
-//! kept: the next request draws a fresh one, which has the same distribution.
+//! The distances between the points of a Poisson process are exponential and memoryless. What the
+//! countdown has left is memoryless too. So the first point is where the countdown ends. From there
+//! on distances are drawn, more than can fall into the request. The number of points is Poisson
+//! distributed with the request's hazard as its mean. The rest of the last distance is not kept:
+//! the next request draws a fresh distance, which has the same distribution.
 //!
 //! # Stride
 //!
-//! A position grows by the bytes of every request, and a request that takes it over multiples of n is hit by as many points. The
-//! position only ever grows, so one atomic addition is all there is to share.
+//! A position grows by the bytes of every request. A request has one point for every multiple of n
+//! that the position passes. The position only grows, so one atomic addition is the only shared
+//! operation.
 
 use super::countdown::{Cell, Random, Trial, offset, trial};
 use super::design::Design;
@@ -22,27 +25,29 @@ use super::strategy::Strategy;
 /// Points counted in a request that is not certain. Its mean is below ln 100: P(more) < 10⁻¹⁵.
 const MAX_POINTS: u32 = 32;
 
-/// What became of a request.
+/// The result for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Not sampled.
     Miss,
     /// Sampled.
     Hit {
-        /// Sample points in it: 1 unless the strategy is poisson or stride.
+        /// Sample points in the request: 1 unless the strategy is poisson or stride.
         hits: u32,
         /// 0-based offset of the (first) sampled byte.
         offset: u64,
     },
 }
 
-/// A [`Decision`] in numbers that all have a value, also those of a miss: what the eBPF program uses, for whose verifier an
-/// enum's missing payload is a register that was never written.
+/// A [`Decision`] in numbers that always have a value, also after a miss.
+///
+/// The eBPF program uses this type. In an enum, the missing payload of a miss is a register that
+/// was never written, which the verifier rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
     /// Sample points; 0 is [`Decision::Miss`].
     pub hits: u32,
-    /// As in [`Decision::Hit`].
+    /// The offset of [`Decision::Hit`].
     pub offset: u64,
 }
 
@@ -50,7 +55,8 @@ impl Drawn {
     const MISS: Drawn = Drawn { hits: 0, offset: 0 };
 }
 
-/// Charges a request of `size` bytes. `countdown` and `position` belong to one CPU (or thread); 0 is right as a start for both.
+/// Charges a request of `size` bytes. `countdown` and `position` belong to one CPU (or thread);
+/// both may start at 0.
 #[inline(always)]
 pub fn decide<C: Cell, R: Random>(
     design: Design,
@@ -65,7 +71,7 @@ pub fn decide<C: Cell, R: Random>(
     }
 }
 
-/// As [`decide`].
+/// Charges a request as [`decide`] does, with the result in numbers.
 #[inline(always)]
 pub fn draw_points<C: Cell, P: Cell, R: Random>(
     design: Design,
@@ -74,7 +80,8 @@ pub fn draw_points<C: Cell, P: Cell, R: Random>(
     position: &P,
     random: &mut R,
 ) -> Drawn {
-    // The word of a geometric design is its rate: nothing to take apart on the way that nearly every call goes.
+    // The word of a geometric design is its rate: nearly every call goes this way and takes nothing
+    // apart.
     if design.word() <= HAZARD_CERTAIN {
         return per_byte(Rate::from_raw(design.word()), size, countdown, random);
     }
@@ -111,8 +118,9 @@ fn per_byte<C: Cell, R: Random>(rate: Rate, size: u64, countdown: &C, random: &m
 
 /// Points in a request of `hazard`, the first of which is at `rest`.
 ///
-/// Every distance is drawn, and those that begin beyond the request are not counted, without a branch: for each way out of the loop
-/// the verifier of Linux 6.1 follows the rest of the program once more, and gives up.
+/// Every distance is drawn. Distances that begin beyond the request are not counted, without a
+/// branch: the verifier of Linux 6.1 follows the rest of the program once more for each exit of the
+/// loop, and gives up.
 #[inline(always)]
 fn points<R: Random>(hazard: u64, rest: u64, random: &mut R) -> u32 {
     let left = hazard.wrapping_sub(rest);
@@ -133,7 +141,7 @@ fn points<R: Random>(hazard: u64, rest: u64, random: &mut R) -> u32 {
 fn stride<C: Cell>(interval: u64, size: u64, position: &C) -> Drawn {
     let bytes = if size == 0 { 1 } else { size };
     let before = position.fetch_sub((bytes as i64).wrapping_neg()) as u64;
-    // An interval of 0 would be a panic, which the eBPF verifier does not take.
+    // An interval of 0 would be a panic, which the eBPF verifier rejects.
     let (Some(done), Some(now)) =
         (before.checked_div(interval), before.wrapping_add(bytes).checked_div(interval))
     else {

@@ -1,7 +1,7 @@
 //! Sampling designs: a strategy and its rate in one word.
 //!
-//! In the theory of sampling a design is what gives every unit its chance. Here it is one 64-bit
-//! word for each size class, so that the eBPF program sees both change at once, and so that every
+//! In the theory of sampling a design gives every unit its chance. Here a design is one 64-bit word
+//! for each size class. The eBPF program thus sees strategy and rate change at once, and every
 //! sample can carry the design that it was charged with.
 //!
 //! Plainly, for a request of s bytes (0 counts as 1):
@@ -14,21 +14,22 @@
 //! external              none: w bytes are given         sampled with π = s/w
 //! ```
 //!
-//! Sources: .NET's "Randomized Allocation Sampling" (geometric); heapprofd's "Sampling for heap profiles"
-//! (Poisson, and its cut-off at 99 %); "jemalloc profiling internals" (one trial per allocation, as an alternative);
-//! PyPy's allocation sampling for VMProf (stride).
+//! Sources: .NET's "Randomized Allocation Sampling" (geometric); heapprofd's "Sampling for heap
+//! profiles" (Poisson, and its cut-off at 99 %); "jemalloc profiling internals" (one trial per
+//! allocation, as an alternative); PyPy's allocation sampling for VMProf (stride).
 
 use super::rate::{HAZARD_CERTAIN, MAX_INTERVAL_BYTES, Rate};
 use super::strategy::Strategy;
 #[cfg(feature = "std")]
 use super::{class_bounds, rate::HAZARD_ONE};
 
-/// Bits of the tag.
+/// The tag starts at this bit of the word.
 const TAG_SHIFT: u32 = 56;
-/// The rest of the word.
+/// The bits below the tag: the value.
 const VALUE: u64 = (1 << TAG_SHIFT) - 1;
 
-/// From this hazard on the Poisson strategy is certain of a request: ln 100, a chance of 99 % of at least one point.
+/// Hazard from which the Poisson strategy samples a request for certain: ln 100, a chance of 99 %
+/// of at least one point.
 pub const POISSON_CERTAIN: u64 = 1_296_240_170_849_606; // ⌈ln 100 · 2⁴⁸⌉
 
 /// Bounds of [`Design::fast_charge`]: a product within them needs no check.
@@ -39,10 +40,10 @@ const _: () = assert!(USUAL_RATE * USUAL_BYTES <= HAZARD_CERTAIN);
 /// The smallest stride, bytes.
 pub const MIN_STRIDE_BYTES: u64 = 64;
 
-/// A strategy and its rate: λ in raw units ([`Rate`]), the interval in bytes of a stride, or the bytes that an external sample
-/// stands for.
+/// A strategy and its rate: λ in raw units ([`Rate`]), the interval in bytes of a stride, or the
+/// bytes that an external sample stands for.
 ///
-/// A word of a geometric design is the raw rate itself. 0 samples nothing.
+/// The word of a geometric design is the raw rate itself. The word 0 samples nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Design(u64);
@@ -51,7 +52,7 @@ impl Design {
     /// Nothing is sampled.
     pub const NEVER: Design = Design(0);
 
-    /// From a word as the eBPF program holds it.
+    /// The design of a word as the eBPF program holds it.
     #[inline(always)]
     pub const fn from_word(word: u64) -> Design {
         Design(word)
@@ -63,12 +64,13 @@ impl Design {
         self.0
     }
 
-    /// λ per byte (geometric, adaptive, poisson) or per request (bernoulli).
+    /// A design of λ per byte (geometric, adaptive, poisson) or per request (bernoulli).
     pub const fn new(strategy: Strategy, rate: Rate) -> Design {
         Design((strategy as u64) << TAG_SHIFT | rate.raw())
     }
 
-    /// Every `interval_bytes`-th byte ([`MIN_STRIDE_BYTES`] … 2^32); `None` outside the domain.
+    /// The design that samples every `interval_bytes`-th byte ([`MIN_STRIDE_BYTES`] … 2^32); `None`
+    /// outside the domain.
     pub const fn stride(interval_bytes: u64) -> Option<Design> {
         if interval_bytes < MIN_STRIDE_BYTES || interval_bytes > MAX_INTERVAL_BYTES {
             return None;
@@ -82,13 +84,13 @@ impl Design {
         (self.0 >> TAG_SHIFT) as u8
     }
 
-    /// The strategy; `None` for a word that is no design.
+    /// The strategy; `None` if the word is no design.
     pub const fn strategy(self) -> Option<Strategy> {
         Strategy::from_number(self.tag())
     }
 
-    /// As [`Design::charge`] for what nearly every request is: less than 256 KiB, charged per byte at a rate of one sample in 4 KiB or
-    /// fewer. `None`: something else.
+    /// The result of [`Design::charge`] for nearly every request: less than 256 KiB, charged per
+    /// byte, at one sample in 4 KiB or fewer. `None` for any other request.
     #[inline(always)]
     pub const fn fast_charge(self, size: u64) -> Option<u64> {
         let rate = self.0 & VALUE;
@@ -104,36 +106,37 @@ impl Design {
         (self.0 as i64) >= 0
     }
 
-    /// λ; of a stride it has no meaning.
+    /// λ; without meaning for a stride.
     #[inline(always)]
     pub const fn rate(self) -> Rate {
         Rate::from_raw(self.0 & VALUE)
     }
 
-    /// The bytes from one point of a stride to the next; of another strategy they have no meaning.
+    /// The bytes from one point of a stride to the next; without meaning for another strategy.
     #[inline(always)]
     pub const fn stride_bytes(self) -> u64 {
         self.0 & VALUE
     }
 
-    /// Of one sample that a process took by itself: it stands for `weighted_bytes`.
+    /// The design of one sample that a process took by itself and that stands for `weighted_bytes`.
     pub(super) const fn external(weighted_bytes: u64) -> Design {
         Design((Strategy::External as u64) << TAG_SHIFT | weighted_bytes & VALUE)
     }
 
-    /// The bytes that an external sample stands for; of another strategy they have no meaning.
+    /// The bytes that an external sample stands for; without meaning for another strategy.
     #[inline(always)]
     pub const fn weighted_bytes(self) -> u64 {
         self.0 & VALUE
     }
 
-    /// Whether it is of a sample that a process took by itself.
+    /// Whether the design belongs to a sample that a process took by itself.
     #[inline(always)]
     pub const fn is_external(self) -> bool {
         self.tag() == Strategy::External as u8
     }
 
-    /// Hazard of a request of `size` bytes, at most [`HAZARD_CERTAIN`]; 0 for a stride, which has none, and where it is not ours.
+    /// Hazard of a request of `size` bytes, at most [`HAZARD_CERTAIN`]; 0 for a stride and for an
+    /// external sample, which have none.
     #[inline(always)]
     pub const fn charge(self, size: u64) -> u64 {
         if self.is_per_byte() {
@@ -152,11 +155,12 @@ impl Design {
 
 #[cfg(feature = "std")]
 impl Design {
-    /// The design whose expected number of samples is that of one sample per `interval_bytes` bytes, the same for every size
-    /// class; `None` outside the strategy's domain (1 … 2^32 bytes, a stride from 64 bytes on).
+    /// The design that is expected to take as many samples as one sample per `interval_bytes`
+    /// bytes, the same for every size class; `None` outside the strategy's domain (1 … 2^32 bytes,
+    /// a stride from 64 bytes on).
     ///
-    /// A Bernoulli trial needs the mean size as well: `mean_bytes` (at least 1) makes p = mean size/R, at most 1. Adaptive starts as
-    /// geometric.
+    /// A Bernoulli trial also needs the mean size: `mean_bytes` (at least 1) makes p = mean size/R,
+    /// at most 1. Adaptive starts as geometric.
     pub fn from_interval(
         strategy: Strategy,
         interval_bytes: u64,
@@ -184,8 +188,8 @@ impl Design {
         }
     }
 
-    /// Probability that a request of `size` bytes is sampled, made from what is really charged; `None` for a stride, where it
-    /// depends on all requests before.
+    /// Probability that a request of `size` bytes is sampled, computed from the hazard that is
+    /// really charged. `None` for a stride, whose probability depends on all requests before.
     pub fn inclusion(self, size: u64) -> Option<f64> {
         match self.strategy()? {
             Strategy::Stride => None,
@@ -200,9 +204,11 @@ impl Design {
         }
     }
 
-    /// How much of size class `class` goes unseen: the most objects and bytes of it per unit of hazard. So many of them times
-    /// ln(1/α) leave no sample with probability α. 0 where every request of the class is certain, infinite where none
-    /// is sampled (and for a stride, which may pass by anything, or where the rate is not known).
+    /// The largest objects and bytes of size class `class` per unit of hazard.
+    ///
+    /// These numbers times ln(1/α) leave no sample with probability α. They are 0 if every request
+    /// of the class is certain. They are infinite if none is sampled, if the rate is unknown, and
+    /// for a stride, which may miss anything.
     pub fn unseen(self, class: usize) -> (f64, f64) {
         let (smallest, largest) = class_bounds(class);
         let per_hazard = |size: u64| match self.charge(size) {
@@ -215,8 +221,11 @@ impl Design {
         (per_hazard(smallest), bytes[0].max(bytes[1]))
     }
 
-    /// Mean bytes from one sample point to the next: 1/p of a byte (geometric, adaptive), 1/λ (poisson), the stride. For
-    /// bernoulli: mean *requests* from one sample to the next. Infinite where nothing is sampled, or that is not known.
+    /// Mean bytes from one sample point to the next: 1/p of a byte (geometric, adaptive), 1/λ
+    /// (poisson), the stride.
+    ///
+    /// For bernoulli: mean *requests* from one sample to the next. Infinite if nothing is sampled
+    /// or the interval is unknown.
     pub fn interval(self) -> f64 {
         match self.strategy() {
             Some(Strategy::External) => f64::INFINITY,
@@ -286,7 +295,7 @@ mod tests {
         assert!((bernoulli.inclusion(1).unwrap() - 0.05).abs() < 1e-12);
         assert_eq!(bernoulli.inclusion(1), bernoulli.inclusion(1 << 40));
         assert_eq!(design(Strategy::Stride).inclusion(5), None);
-        // The cut-off at 99 %: 1 − e^(−4.605) is just below, 1 − e^(−4.606) above.
+        // The cut-off at 99 %: 1 − e^(−4.605) lies just below, 1 − e^(−4.606) above.
         let poisson = design(Strategy::Poisson);
         assert!((poisson.inclusion(4605).unwrap() - 0.99).abs() < 1e-5);
         assert!(poisson.inclusion(4605).unwrap() < 0.99);

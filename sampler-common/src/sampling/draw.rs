@@ -1,7 +1,7 @@
 //! The draw: an exponential variate by integers only.
 //!
-//! Plainly: a uniform number of 64 bits becomes its negative natural logarithm. That is how far
-//! (in hazard) it is to the next sampled byte.
+//! Plainly: a uniform number of 64 bits becomes its negative natural logarithm, which is the
+//! distance (in hazard) to the next sampled byte.
 //!
 //! Let n = random + 1, so that U = n/2⁶⁴ is uniform on (0, 1]. With n = f·2^k, 1 ≤ f < 2,
 //!
@@ -9,8 +9,8 @@
 //! −ln U = (64 − k)·ln 2 − ln f
 //! ```
 //!
-//! The upper eight fraction bits of f choose a short reciprocal r ≈ 1/f (17 bits, rounded up), so
-//! that f·r = 1 + t with 0 ≤ t < 2⁻⁸ + 2⁻¹⁵ comes out of one multiplication without rounding, and
+//! The upper eight fraction bits of f choose a short reciprocal r ≈ 1/f (17 bits, rounded up). Then
+//! f·r = 1 + t with 0 ≤ t < 2⁻⁸ + 2⁻¹⁵ is one multiplication without rounding, and
 //!
 //! ```text
 //! ln f = −ln r + ln(1 + t),   ln(1 + t) = t − t²/2 + t³/3 − t⁴/4 + t⁵/5 − t⁶/6
@@ -20,13 +20,13 @@
 //! Gal's method). The series stops 2⁻⁵⁸ short. All products are of 32-bit halves: BPF has no
 //! 64 × 64 → 128 multiplication.
 //!
-//! The result is rounded **up**: then P(draw ≤ h) = P(−ln U ≤ h) = 1 − e^(−h) for every whole h,
-//! so the draw is exactly geometric in raw units, and never 0.
+//! The result is rounded **up**: then P(draw ≤ h) = P(−ln U ≤ h) = 1 − e^(−h) for every whole h. So
+//! the draw is exactly geometric in raw units, and never 0.
 
 use super::bits::floor_log2;
 use super::rate::HAZARD_CERTAIN;
 
-/// Fraction bits of the computation; 44.4 still fits.
+/// Fraction bits of the computation; the largest distance, 44.4, still fits.
 const FRACTION: u32 = 57;
 
 /// ln 2 in Q64 (OEIS A002162).
@@ -42,7 +42,7 @@ const fn reciprocal(index: u64) -> u64 {
     (1u64 << 24).wrapping_add(255).wrapping_add(index) / (256u64.wrapping_add(index))
 }
 
-/// Compile time only.
+/// The values of [`MINUS_LN_RECIPROCAL`]. Compile time only.
 const fn table() -> [u64; 256] {
     let mut table = [0; 256];
     let mut index = 0;
@@ -53,8 +53,10 @@ const fn table() -> [u64; 256] {
     table
 }
 
-/// −ln(r/2¹⁶) in Q57 for 2¹⁵ < r ≤ 2¹⁶: ln 2 times the binary logarithm, whose bits are read off
-/// by repeated squaring. Truncations add up to less than 2⁻⁶⁰. Compile time only.
+/// −ln(r/2¹⁶) in Q57 for 2¹⁵ < r ≤ 2¹⁶: ln 2 times the binary logarithm, whose bits come from
+/// repeated squaring.
+///
+/// Truncations add up to less than 2⁻⁶⁰. Compile time only.
 const fn minus_ln(r: u64) -> u64 {
     if r == 1 << 16 {
         return 0;
@@ -87,7 +89,8 @@ const fn ln_1p(t: u64) -> u64 {
 
     let high = t >> 32; // Q39, 32 bits
     let low = t & 0xFFFF_FFFF;
-    // t² in Q78: the square of the upper half and the cross term; the rest is below 2⁻⁷⁸.
+    // t² in Q78: the square of the upper half and the cross term; the square of the lower half is
+    // below 2⁻⁷⁸.
     let square = high.wrapping_mul(high).wrapping_add(high.wrapping_mul(low) >> 31);
     // t³ in Q54, 31 bits.
     let cube = (square >> 32).wrapping_mul(high) >> 31;
@@ -96,11 +99,11 @@ const fn ln_1p(t: u64) -> u64 {
     let inner = QUARTER.wrapping_sub(high.wrapping_mul(inner) >> 39);
     let inner = THIRD.wrapping_sub(high.wrapping_mul(inner) >> 39);
     let tail = cube.wrapping_mul(inner) >> 29;
-    // t in Q57, less t²/2, more the tail.
+    // t in Q57, minus t²/2, plus the tail.
     (t >> 14).wrapping_sub(square >> 22).wrapping_add(tail)
 }
 
-/// −ln U for U uniform on (0, 1], from 64 random bits; raw hazard units rounded up, 1 … below
+/// −ln U for U uniform on (0, 1], from 64 random bits; raw hazard units rounded up, from 1 to below
 /// [`HAZARD_CERTAIN`].
 #[inline(always)]
 pub const fn draw(random: u64) -> u64 {
@@ -122,14 +125,14 @@ pub const fn draw(random: u64) -> u64 {
         .wrapping_add(halvings.wrapping_mul(LN_2_Q64 & 127) >> 7);
     let distance =
         whole.wrapping_sub(MINUS_LN_RECIPROCAL[(index & 255) as usize]).wrapping_sub(ln_1p(t));
-    // Next to U = 1 the difference of rounded terms may come out just below 0.
+    // Close to U = 1 the difference of rounded terms may be just below 0.
     if (distance as i64) < 1 {
         return 1;
     }
     distance.wrapping_add((1 << (FRACTION - 48)) - 1) >> (FRACTION - 48)
 }
 
-// The largest draw, checked by the compiler: what is charged HAZARD_CERTAIN is always sampled.
+// The compiler checks the largest draw: a request that is charged HAZARD_CERTAIN is always sampled.
 const _: () = assert!(draw(0) < HAZARD_CERTAIN);
 const _: () = assert!(draw(u64::MAX) == 1);
 
@@ -138,7 +141,7 @@ mod tests {
     use super::super::rate::HAZARD_ONE;
     use super::*;
 
-    /// −ln U in raw units with f64, from the side on which it is exact.
+    /// −ln U in raw units with f64, computed from the end of (0, 1] where f64 is exact.
     fn oracle(random: u64) -> f64 {
         let missing = u64::MAX - random;
         let distance = if missing < 1 << 62 {

@@ -1,16 +1,18 @@
 //! Samples that a process takes by itself (OpenTelemetry's `otel_memory` probes).
 //!
-//! Plainly: the process says of a sampled allocation how large it is (s) and how many bytes it stands for (w, unbiased already). So it was
-//! sampled with π = s/w and stands for w/s = 1/π objects, and its Horvitz–Thompson variance is w²(1 − π), as for any other sample.
-//! The word of its [`Design`] carries w as it is: totals are sums of what the process said, without a rounding.
+//! Plainly: the process reports a sampled allocation with its size (s) and the bytes that it stands
+//! for (w, already unbiased). So the allocation was sampled with π = s/w and stands for w/s = 1/π
+//! objects. Its Horvitz–Thompson variance is w²(1 − π), as for any other sample. The word of its
+//! [`Design`] carries w unchanged: totals are sums of what the process reported, without rounding.
 //!
-//! With a mean of R bytes between samples w = s/(1 − e^(−s/R)) (OpenTelemetry eBPF profiler, design document 00003).
+//! With a mean of R bytes between samples w = s/(1 − e^(−s/R)) (OpenTelemetry eBPF profiler, design
+//! document 00003).
 //!
-//! The numbers come from the process, which may be wrong or lie: what cannot be is refused.
+//! The numbers come from the process, which may be wrong or lie: impossible numbers are rejected.
 
 use super::design::Design;
 
-/// A sample stands for less than so many bytes: twice the address space of a process.
+/// Exclusive bound of the bytes that a sample stands for: twice the address space of a process.
 pub const WEIGHTED_BYTES_END: u64 = 1 << 48;
 
 /// The design of a sample of `size` bytes that stands for `weighted` bytes; `None` unless 0 < π = size/weighted ≤ 1 and
@@ -23,8 +25,10 @@ pub const fn external(size: u64, weighted: u64) -> Option<Design> {
     Some(Design::external(weighted))
 }
 
-/// The mean bytes between samples R at which `size` bytes stand for `weighted`: from w = s/(1 − e^(−s/R)), R = −s/ln(1 − s/w). `None` for a
-/// sample that was certain, which says nothing of it.
+/// The mean bytes between samples R at which `size` bytes stand for `weighted`: from w = s/(1 −
+/// e^(−s/R)), R = −s/ln(1 − s/w).
+///
+/// `None` for a sample that was certain, which says nothing about R.
 #[cfg(feature = "std")]
 pub fn implied_interval(size: u64, weighted: u64) -> Option<f64> {
     if size == 0 || size >= weighted {
@@ -69,7 +73,7 @@ mod tests {
             for size in [1u64, 48, 4096, 1 << 20] {
                 let weighted = (size as f64 / -(-(size as f64) / interval).exp_m1()).round();
                 if let Some(found) = implied_interval(size, weighted as u64) {
-                    // Rounding w to whole bytes is all that is lost, where e^(−s/R) is not tiny.
+                    // Rounding w to whole bytes is the only loss, if e^(−s/R) is not tiny.
                     let is_near =
                         (found / interval - 1.0).abs() < 1e-3 || size as f64 > 4.0 * interval;
                     assert!(is_near, "{size} of {interval}: {found}");

@@ -1,6 +1,6 @@
 //! `calloc`'s product, without the 128-bit multiplication that BPF does not have.
 
-/// `count · size`, or `None` if it does not fit: then `calloc` fails.
+/// `count · size`, or `None` if the product does not fit: then `calloc` fails.
 #[inline(always)]
 pub const fn product(count: u64, size: u64) -> Option<u64> {
     let (large, small) = if count >= size { (count, size) } else { (size, count) };

@@ -1,9 +1,9 @@
 //! Sampling rates: hazard per byte in fixed point.
 //!
 //! Plainly: a rate says how much of the countdown one byte uses up. With a mean interval of R bytes
-//! between samples each byte is sampled with probability p = 1/R, independently of all others, so s
-//! bytes hold no sample with probability (1 − p)^s = e^(−λs), λ = −ln(1 − p). λ is the hazard per
-//! byte; hazards add where probabilities multiply, hence the countdown in units of hazard.
+//! between samples, each byte is sampled with probability p = 1/R, independently of all others. So
+//! s bytes hold no sample with probability (1 − p)^s = e^(−λs), λ = −ln(1 − p). λ is the hazard per
+//! byte. Hazards add where probabilities multiply, so the countdown is in units of hazard.
 //!
 //! Source of the geometric form 1 − (1 − p)^s: "Randomized Allocation Sampling", design document of
 //! the .NET runtime. jemalloc's and tcmalloc's 1 − e^(−s/R) is its limit for large R.
@@ -11,7 +11,8 @@
 /// Hazard 1.0 in raw units: hazards are Q48 (16 integer bits above, sign included).
 pub const HAZARD_ONE: u64 = 1 << 48;
 
-/// No draw is larger: −ln 2⁻⁶⁴ = 44.4 < 64. A call charged with this much is always sampled.
+/// A hazard above every draw: −ln 2⁻⁶⁴ = 44.4 < 64. A call that is charged with it is always
+/// sampled.
 pub const HAZARD_CERTAIN: u64 = 64 * HAZARD_ONE;
 
 /// The lower 32 bits of a number.
@@ -22,8 +23,8 @@ pub const MAX_INTERVAL_BYTES: u64 = 1 << 32;
 
 /// λ per byte, λ = −ln(1 − p), as the kernel charges it: raw Q48, at most [`HAZARD_CERTAIN`].
 ///
-/// The raw number is the truth: a sample's inclusion probability is computed from the raw rate that
-/// it was charged with, so rounding it biases nothing.
+/// A sample's inclusion probability is computed from the raw rate that it was charged with, so
+/// rounding the rate biases nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Rate(u64);
@@ -34,26 +35,29 @@ impl Rate {
     /// Nothing is sampled.
     pub const NEVER: Rate = Rate(0);
 
-    /// From raw units; larger values mean [`Rate::ALWAYS`].
+    /// The rate of raw units; larger values mean [`Rate::ALWAYS`].
     #[inline(always)]
     pub const fn from_raw(raw: u64) -> Rate {
         if raw > HAZARD_CERTAIN { Rate::ALWAYS } else { Rate(raw) }
     }
 
-    /// Raw units.
+    /// The raw units.
     #[inline(always)]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Hazard of a request of `size` bytes (0 is sampled as one byte): λ·s, at most [`HAZARD_CERTAIN`].
-    /// No 128-bit arithmetic, no division: it runs in the eBPF program on every allocation.
+    /// Hazard of a request of `size` bytes (0 is sampled as one byte): λ·s, at most
+    /// [`HAZARD_CERTAIN`].
+    ///
+    /// No 128-bit arithmetic and no division: it runs in the eBPF program on every allocation.
     #[inline(always)]
     pub const fn charge(self, size: u64) -> u64 {
         let bytes = if size == 0 { 1 } else { size };
         let rate_high = self.0 >> 32;
         let bytes_high = bytes >> 32;
-        // The product of the lower halves; all there is below 4 GiB at intervals from 64 KiB up.
+        // The product of the lower halves; the whole product below 4 GiB at intervals from 64 KiB
+        // up.
         let low = (self.0 & LOWER_HALF).wrapping_mul(bytes & LOWER_HALF);
         if rate_high | bytes_high == 0 {
             return if low > HAZARD_CERTAIN { HAZARD_CERTAIN } else { low };
@@ -61,7 +65,8 @@ impl Rate {
         if rate_high != 0 && bytes_high != 0 {
             return HAZARD_CERTAIN; // at least 2^64
         }
-        // One of the two products is 0, so the sum fits in 64 bits; it counts 2^32 each.
+        // One of the two products is 0, so the sum fits in 64 bits. The sum counts in units of
+        // 2^32.
         let cross = rate_high
             .wrapping_mul(bytes & LOWER_HALF)
             .wrapping_add((self.0 & LOWER_HALF).wrapping_mul(bytes_high));
@@ -80,9 +85,9 @@ impl Rate {
 
     /// λ halved `times` times (back-pressure, thinning and limits), never below [`Rate::LOWEST`].
     ///
-    /// λ is above ln 2 only next to "always", where half of it would still sample every byte but one
-    /// in 10¹⁴ and relieve nothing: from there the first step is to ln 2, interval 2. A rate that is lower
-    /// than [`Rate::LOWEST`] already, such as [`Rate::NEVER`], stays.
+    /// λ is above ln 2 only close to "always", where half of λ would still sample every byte but
+    /// one in 10¹⁴. So the first step from there goes to ln 2, interval 2. A rate that is already
+    /// lower than [`Rate::LOWEST`], such as [`Rate::NEVER`], stays.
     #[inline(always)]
     pub const fn halved_times(self, times: u32) -> Rate {
         if times == 0 || self.0 <= Self::LOWEST.0 {
@@ -98,7 +103,9 @@ impl Rate {
 #[cfg(feature = "std")]
 impl Rate {
     /// The rate of a mean interval of `interval_bytes` (1 … 2^32): λ = −ln(1 − 1/R), rounded to
-    /// nearest; 1 is [`Rate::ALWAYS`]. `None` outside the domain.
+    /// nearest.
+    ///
+    /// Interval 1 is [`Rate::ALWAYS`]. `None` outside the domain.
     pub fn from_interval(interval_bytes: u64) -> Option<Rate> {
         match interval_bytes {
             0 => None,
@@ -111,8 +118,10 @@ impl Rate {
         }
     }
 
-    /// The rate of a trial that hits with `probability` in (0, 1]: λ = −ln(1 − p), rounded to nearest; 1 and more is
-    /// [`Rate::ALWAYS`]. `None` outside the domain.
+    /// The rate of a trial that hits with `probability` in (0, 1]: λ = −ln(1 − p), rounded to
+    /// nearest.
+    ///
+    /// A probability of 1 or more is [`Rate::ALWAYS`]. `None` outside the domain.
     pub fn from_probability(probability: f64) -> Option<Rate> {
         if probability >= 1.0 {
             return Some(Rate::ALWAYS);
@@ -134,10 +143,10 @@ impl Rate {
         1.0 / self.inclusion(1)
     }
 
-    /// Probability that a request of `size` bytes is sampled: π = 1 − e^(−λ·max(s, 1)); exactly 1 where
-    /// [`Rate::charge`] is [`HAZARD_CERTAIN`], 0 for [`Rate::NEVER`].
+    /// Probability that a request of `size` bytes is sampled: π = 1 − e^(−λ·max(s, 1)).
     ///
-    /// It is made from what the kernel charged, rounding and saturation included.
+    /// Exactly 1 if [`Rate::charge`] is [`HAZARD_CERTAIN`], 0 for [`Rate::NEVER`]. The probability
+    /// is computed from what the kernel charged, rounding and saturation included.
     pub fn inclusion(self, size: u64) -> f64 {
         match self.charge(size) {
             HAZARD_CERTAIN => 1.0,

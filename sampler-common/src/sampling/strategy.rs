@@ -1,27 +1,32 @@
-//! Strategies: how it is decided which allocations are sampled.
+//! Strategies: the rules that decide which allocations are sampled.
 
-/// How it is decided which allocations are sampled. The number is the tag of a [`super::Design`].
+/// The rule that decides which allocations are sampled. The number is the tag of a
+/// [`super::Design`].
 ///
-/// Strategies below 0x80 charge λ per byte of the countdown, which is what the eBPF program does first.
+/// Strategies below 0x80 charge λ per byte to the countdown. The eBPF program checks for them
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Strategy {
     /// Every byte is a trial (a geometric countdown): a request of s bytes is sampled with π = 1 − (1 − p)^s.
     Geometric = 0,
-    /// As geometric, with a λ of its own for every size class, chosen for the least variance of live bytes.
+    /// Geometric with a separate λ for every size class, chosen for the least variance of live
+    /// bytes.
     Adaptive = 1,
-    /// How many sample points fall into a request (Poisson with mean λs); requests that are hit with 99 % are certain.
+    /// The number of sample points in a request is Poisson with mean λs. Requests that are hit with
+    /// 99 % are certain.
     Poisson = 0x80,
-    /// Every request is one trial, whatever its size.
+    /// Every request is one trial, whatever the size.
     Bernoulli = 0x81,
-    /// Every n-th byte. Biased on periodic programs; for comparison.
+    /// Every n-th byte. Biased on periodic programs; for comparison only.
     Stride = 0x82,
-    /// Not ours to decide: the process samples by itself and says what each sample stands for, see [`super::external()`].
+    /// The process samples by itself and reports what each sample stands for, see
+    /// [`super::external()`].
     External = 0x83,
 }
 
 impl Strategy {
-    /// Every strategy that can be asked for.
+    /// Every strategy that a user can choose.
     pub const ALL: [Strategy; 5] = [
         Strategy::Geometric,
         Strategy::Poisson,
@@ -30,7 +35,7 @@ impl Strategy {
         Strategy::Adaptive,
     ];
 
-    /// The strategy with this number, if there is one.
+    /// The strategy with this number; `None` if no strategy has it.
     pub const fn from_number(number: u8) -> Option<Strategy> {
         match number {
             0 => Some(Strategy::Geometric),
@@ -55,7 +60,7 @@ impl Strategy {
         }
     }
 
-    /// The strategy of this name.
+    /// The strategy of this name; `None` if no strategy has it.
     pub fn from_name(name: &str) -> Option<Strategy> {
         let mut all = Strategy::ALL.into_iter().chain([Strategy::External]);
         all.find(|strategy| strategy.name() == name)

@@ -1,8 +1,8 @@
 //! The interval that gives a wanted number of samples.
 //!
-//! Plainly: a program that allocates a_Z objects of mean size s_Z in class Z gives Σ a_Z·π(s_Z; R) samples; this falls as R
-//! grows, so there is one R that gives as many as wanted. For small objects it is bytes/samples; large ones count once however
-//! many sample points fall into them.
+//! Plainly: a program that allocates a_Z objects of mean size s_Z in class Z gives Σ a_Z·π(s_Z; R)
+//! samples. This number falls as R grows, so exactly one R gives the wanted number. For small
+//! objects R is bytes/samples. A large object counts once, however many sample points fall into it.
 
 use super::design::Design;
 use super::rate::MAX_INTERVAL_BYTES;
@@ -11,16 +11,18 @@ use super::strategy::Strategy;
 /// Halvings of the logarithm's range, [1, 2^32]: enough for a whole number of bytes.
 const STEPS: u32 = 64;
 
-/// Interval in bytes (1 … 2^32) at which `strategy` is expected to take `samples` of the given `classes` of (objects, bytes).
+/// Interval in bytes (1 … 2^32) at which `strategy` is expected to take `samples` of the given
+/// `classes` of (objects, bytes).
 ///
-/// The nearer end of the range where no interval does. `None` where nothing was allocated, or `samples` is not positive.
+/// If no interval does, the nearer end of the range. `None` if nothing was allocated, or `samples`
+/// is not positive.
 pub fn interval_for(samples: f64, strategy: Strategy, classes: &[(f64, f64)]) -> Option<u64> {
     let objects: f64 = classes.iter().map(|(objects, _)| objects).sum();
     let bytes: f64 = classes.iter().map(|(_, bytes)| bytes).sum();
     if objects <= 0.0 || samples.is_nan() || samples <= 0.0 {
         return None;
     }
-    // The nominal strategy of adaptive spends what geometric does.
+    // Adaptive has the budget of geometric.
     let strategy = if strategy == Strategy::Adaptive { Strategy::Geometric } else { strategy };
     let expected = |interval: u64| -> f64 {
         let Some(design) = Design::from_interval(strategy, interval, bytes / objects) else {
@@ -28,7 +30,7 @@ pub fn interval_for(samples: f64, strategy: Strategy, classes: &[(f64, f64)]) ->
         };
         let of_class = |(objects, bytes): &(f64, f64)| {
             let size = if *objects > 0.0 { bytes / objects } else { 0.0 };
-            // A stride meets a request of s bytes with min(1, s/R).
+            // A stride samples a request of s bytes with min(1, s/R).
             let inclusion = design.inclusion(size.round() as u64);
             objects * inclusion.unwrap_or_else(|| (size / design.interval()).min(1.0))
         };
@@ -59,7 +61,8 @@ mod tests {
 
     #[test]
     fn large_objects_count_once() {
-        // 100 blocks of 16 MiB: nearly all are sampled at any usual interval, and 50 only far above.
+        // 100 blocks of 16 MiB: nearly all are sampled at any usual interval, and 50 only at a far
+        // longer one.
         let classes = [(100.0, 1600.0 * 1048576.0)];
         let interval = interval_for(50.0, Strategy::Geometric, &classes).unwrap();
         let inclusion = Design::from_interval(Strategy::Geometric, interval, 1.0)

@@ -6,7 +6,7 @@ use std::cell::Cell as Plain;
 use std::collections::VecDeque;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A second of the kernel side.
+/// A second as the kernel side counts it.
 const WINDOW_NS: u64 = 1 << 30;
 /// Steps of the coarse clock, nanoseconds: 100 in a second at least.
 const TICK_NS: u64 = 10_000_000;
@@ -35,7 +35,7 @@ impl Random for Dice {
     }
 }
 
-/// A program with the library in it.
+/// A program that has loaded the library.
 struct Process {
     asked: Rate,
     rate: Rate,
@@ -46,7 +46,7 @@ struct Process {
     dice: Dice,
     /// When the latest samples were taken.
     taken_ns: VecDeque<u64>,
-    /// Most samples in one second of the kernel side, wherever it begins.
+    /// Most samples in one second of the kernel side, at any start of the second.
     most: usize,
 }
 
@@ -66,7 +66,7 @@ impl Process {
         }
     }
 
-    /// A request, and what its sample stands for with its variance, if there is one.
+    /// Charges a request. A sample returns its weight and its variance.
     fn request(&mut self, size: u64) -> Option<(f64, f64)> {
         let charged = self.rate;
         let Trial::Hit { .. } = trial(&self.countdown, charged.charge(size), &mut self.dice) else {
@@ -88,7 +88,7 @@ impl Process {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a process asks for, at any speed, at any interval: no sample of it is one too many.
+    /// Whatever a process requests, at any speed and any interval, no second has a sample too many.
     #[test]
     fn samples_per_second_stay_below_the_accepted_limit(
         interval in prop::sample::select(vec![1u64, 64, 4096, 64 << 10, 512 << 10]),
@@ -105,7 +105,7 @@ proptest! {
         prop_assert!((process.most as u64) < LIBRARY_ACCEPTED_PER_SECOND, "{}", process.most);
     }
 
-    /// What is owed never says more than there are levels, whatever clock and limit were before.
+    /// The debt never exceeds the highest level, whatever clock and limit were before.
     #[test]
     fn every_level_falls_to_0_in_time(until: u64, now in 0u64..1 << 62, period in 1u64..=MAX_PERIOD_NS) {
         let until = take(until, now, period);
@@ -128,7 +128,7 @@ fn a_flood_is_cut_to_the_limit_and_the_rate_recovers() {
             }
             samples
         };
-        // 78,000 samples a second are asked for.
+        // The requested rate gives 78,000 samples a second.
         run(&mut process, 200, if limit < 100 { 30 } else { 3 });
         let samples = run(&mut process, 200, 10);
         let expected = 10 * limit;
@@ -137,15 +137,17 @@ fn a_flood_is_cut_to_the_limit_and_the_rate_recovers() {
             "{samples} at {limit}"
         );
         assert!(process.rate < process.asked);
-        // As little as a flood of so many leaves: the rate is as asked for with the first sample.
+        // Twice the time in which the largest debt is paid: the first sample then restores the
+        // requested rate.
         process.now_ns += 2 * (burst_ns(process.period_ns) + 33 * doubling_ns(process.period_ns));
         while process.request(64).is_none() {}
         assert_eq!(process.rate, process.asked);
     }
 }
 
-/// Estimates of bursts through which the rate falls and rises, for blocks of several sizes that come at different times of each burst. By the
-/// rate that was asked for, in place of the one that was charged, they are wrong.
+/// Estimates of bursts through which the rate falls and rises, for blocks of several sizes that
+/// come at different times of each burst. Estimates by the requested rate, in place of the charged
+/// one, are wrong.
 #[test]
 fn estimates_are_unbiased_while_the_rate_changes() {
     const RUNS: u64 = 300;
@@ -154,7 +156,7 @@ fn estimates_are_unbiased_while_the_rate_changes() {
     for run in 0..RUNS {
         let mut process = Process::new(16 << 10, 200, run << 32 | 1);
         for step in 0..12_000u64 {
-            // Bursts of a tenth of the time, and calm between them.
+            // Bursts take a tenth of the time, with calm between them.
             let is_calm = step % 4_000 > 400;
             process.now_ns += if is_calm { 900_000 } else { 2_000 };
             for (at, (size, of)) in SIZES.into_iter().zip(&mut sums).enumerate() {
