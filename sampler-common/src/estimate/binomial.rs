@@ -1,14 +1,16 @@
-//! The binomial distribution at the sizes that occur here: up to 10^18 trials of very small probability.
+//! The binomial distribution for the sizes that occur here: up to 10^18 trials of very small
+//! probability.
 //!
 //! ```text
 //! P(X = m) = C(n, m)·π^m·(1−π)^(n−m)        P(X ≥ m) = I_π(m, n − m + 1)
 //! ```
 //!
 //! with the regularized incomplete beta function I (DLMF 8.17.5), whose series is that of the crate
-//! `special` (algorithm AS 63). The factor in front of the series is ours: made from the logarithms of
-//! three gamma functions of 10^9 it is off by 2·10⁻⁶, and statrs 0.19, which makes it so, puts the failed
-//! trials of 10,000 samples off by 4 (and ends its continued fraction after 140 steps). C. Loader, "Fast and
-//! accurate computation of binomial probabilities" (2000), has no large terms that cancel:
+//! `special` (algorithm AS 63). The factor in front of the series is ours: computed from the
+//! logarithms of three gamma functions of 10^9 it is off by 2·10⁻⁶. statrs 0.19 computes it so: the
+//! failed trials of 10,000 samples are off by 4 (and its continued fraction ends after 140 steps).
+//! C. Loader, "Fast and accurate computation of binomial probabilities" (2000), has no large terms
+//! that cancel:
 //!
 //! ```text
 //! ln P(X = m) = ½ ln(n/(2πₑ·m(n−m))) + δ(n) − δ(m) − δ(n−m) − nπ·h(d/(nπ)) − n(1−π)·h(−d/(n(1−π)))
@@ -28,7 +30,8 @@ pub(super) struct Binomial {
     pub(super) trials: f64,
     /// Probability of a hit, in (0, 1].
     pub(super) hit: f64,
-    /// 1 − `hit`, given apart because near a hit of 1 the difference has no digits left.
+    /// 1 − `hit`, a separate argument because close to a hit of 1 the difference has no digits
+    /// left.
     pub(super) miss: f64,
 }
 
@@ -65,8 +68,8 @@ impl Binomial {
 
     /// P(X ≥ hits) for a whole number of `hits` up to `trials`.
     ///
-    /// The relative error is about 10⁻¹⁶·(1 + hits·ln(1/π)) up to ½; above that it is the error of 1 − P. Takes about
-    /// 8·√hits steps.
+    /// The relative error is about 10⁻¹⁶·(1 + hits·ln(1/π)) up to ½; above ½ the error is that of 1
+    /// − P. Takes about 8·√hits steps.
     pub(super) fn at_least(&self, hits: f64) -> f64 {
         if hits <= 0.0 {
             return 1.0;
@@ -77,25 +80,27 @@ impl Binomial {
             return 1.0;
         }
         let misses = self.trials - hits;
-        // π^m·(1−π)^(n−m)/B(m, n−m+1) = m·P(X = m). `special` makes it as exp(of the sum here − its third
-        // argument, which is ln B): the third argument that makes it right is used instead.
+        // π^m·(1−π)^(n−m)/B(m, n−m+1) = m·P(X = m). `special` computes this factor as exp(the sum
+        // below − its third argument, which is ln B). The third argument here is the one that makes
+        // the factor right.
         let factor = hits.ln() + self.ln_exactly(hits);
         let instead_of_ln_beta = hits * ln_x + misses * ln_rest - factor;
         x.inc_beta(hits, misses + 1.0, instead_of_ln_beta).clamp(0.0, 1.0)
     }
 }
 
-/// ln of a probability, from whichever of it and its complement is small.
+/// ln of a probability, computed from the smaller of the probability and its complement.
 fn ln(probability: f64, complement: f64) -> f64 {
     if probability < 0.5 { probability.ln() } else { (-complement).ln_1p() }
 }
 
-/// h(t), with 1 + t given apart because near t = −1 the sum has no digits left.
+/// h(t), with 1 + t as a separate argument because close to t = −1 the sum has no digits left.
 fn excess(t: f64, one_more: f64) -> f64 {
     if t.abs() < 0.5 { one_more * t.ln_1p() - t } else { one_more * one_more.ln() - t }
 }
 
-/// δ(z): what Stirling's formula leaves of ln z!, for z ≥ 1 (DLMF 5.11.1); absolute error 10⁻¹⁴.
+/// δ(z): the remainder of Stirling's formula for ln z!, for z ≥ 1 (DLMF 5.11.1); absolute error
+/// 10⁻¹⁴.
 fn stirling_remainder(z: f64) -> f64 {
     if z < 10.0 {
         return ln_gamma(z + 1.0) - (z + 0.5) * z.ln() + z - 0.5 * TAU.ln();

@@ -1,44 +1,54 @@
 //! The calibrated estimator: weighted estimates adjusted to exact totals.
 //!
-//! Plainly: what every size class allocated altogether is counted exactly; samples only say which row it was. So each row gets
-//! its share of the samples' estimate, of the exact total. Where all rows are taken together nothing is left to chance: they sum to the
-//! exact total. It helps rows with many samples, whose error is largely that of the total; a row with few hardly gains.
+//! Plainly: the allocations of every size class are counted exactly; samples only say which row
+//! they belong to. So each row gets its share of the samples' estimate, applied to the exact total.
+//! All rows together sum to the exact total without any randomness. Calibration helps rows with
+//! many samples, whose error is largely the error of the total. A row with few samples hardly
+//! gains.
 //!
 //! # Derivation
 //!
-//! Post-stratification (C.-E. Särndal, B. Swensson, J. Wretman, "Model Assisted Survey Sampling", 1992, section 7.6) by groups of
-//! size classes (the module `groups` says which). With T_g the exact total of a group, T̂_g its weighted estimate over all rows and ŷ_g that of a row
+//! Post-stratification (C.-E. Särndal, B. Swensson, J. Wretman, "Model Assisted Survey Sampling",
+//! 1992, section 7.6) by groups of size classes (the module `groups` defines them). With T_g the
+//! exact total of a group, T̂_g its weighted estimate over all rows and ŷ_g that of a row
 //!
 //! ```text
 //! ŷ = Σ f_g·ŷ_g,   f_g = T_g/T̂_g,   φ_g = ŷ_g/T̂_g
 //! v = Σ f_g²·[v_g·(1 − φ_g)² + (V_g − v_g)·φ_g²]
 //! ```
 //!
-//! v is the variance of the linearized ratio: the row's own samples (v_g) count for the rest of the group too, and all samples of
-//! the others (V_g − v_g, since samples are independent) count for the row. At φ = 1 it is 0. Bytes and objects are calibrated each to
-//! their own totals.
+//! v is the variance of the linearized ratio: the row's own samples (v_g) count for the rest of the
+//! group too, and all samples of the others (V_g − v_g, since samples are independent) count for
+//! the row. At φ = 1 it is 0. Bytes and objects are calibrated to separate totals.
 //!
-//! The interval is the weighted one ([`mod@super::weighted`]) for these moments, where one more event of the row counts by f(1 − φ),
-//! and for the lower end one more event of the others by fφ. The lower end of a row with more samples than all others is no more than their
-//! upper end leaves of the exact total (the module `others`). It lies within what certainly is the row's own and what the exact totals leave
-//! beside what certainly is others'.
+//! The interval is the weighted one ([`mod@super::weighted`]) for these moments. In it one more
+//! event of the row counts by f(1 − φ), and for the lower end one more event of the others by fφ. A
+//! row with more samples than all others has a lower end of at most what their upper end leaves of
+//! the exact total (the module `others`). The interval lies between what certainly is the row's own
+//! and what the exact totals leave besides what certainly belongs to others.
 //!
-//! Where the rate has changed ([`super::epoch`]) samples of one class are not of one rate: what was allocated at a rate of which there
-//! is no sample, or one by luck, is then added to, or taken from, what everybody allocated at the others, which no variance knows. The
-//! estimate stays; its interval is widened to have the weighted one, which covers, in it.
+//! If the rate has changed ([`super::epoch`]), samples of one class have several rates. Allocations
+//! at a rate without a sample, or with one lucky sample, are then added to or taken from all
+//! allocations at the other rates. No variance covers this error. The estimate stays; its interval
+//! is widened to contain the weighted interval, which covers the error.
 //!
-//! A group without a sample is nobody's: its exact total is the row `[unsampled]`, with nothing open. What a stack has of such classes is
-//! not in its estimate, only below its upper end: rows that are never negative and always sum to the exact total could have it only by
-//! guessing.
+//! A group without a sample belongs to no row: its exact total is the row `[unsampled]`, with an
+//! interval of width 0. What a stack has of such classes is not in its estimate, only below its
+//! upper end. Rows that are never negative and always sum to the exact total could contain it only
+//! by guessing.
 //!
-//! Simulated (`cargo xtask simulate`), the estimate of the classes that are not `[unsampled]` is off by less than 2.6 standard errors
-//! of 6,000 runs; all bytes are covered 95 % and more from 10 expected samples up. The mean squared error of stacks with 30
-//! samples is 1.4 to 2 times lower than weighted where 40 stacks share 17 sizes. Where all sizes are sampled alike (bernoulli), 46 % to
-//! 64 % of the bytes of the mixed sizes are `[unsampled]`, and intervals of the rows have room for them: they cover
-//! nearly always and are 2.4 to 3.9 times as wide as a normal one of what is estimated. Given by the samples of smaller ones instead, a stack of
-//! small blocks beside one of large ones is estimated at twice its bytes, and hardly ever covered.
+//! Simulated (`cargo xtask simulate`), the estimate of the classes that are not `[unsampled]` is
+//! off by less than 2.6 standard errors of 6,000 runs. Intervals of all bytes cover 95 % and more
+//! from 10 expected samples up. The mean squared error of stacks with 30 samples is 1.4 to 2 times
+//! lower than weighted if 40 stacks share 17 sizes. If all sizes are sampled alike (bernoulli), 46
+//! % to 64 % of the bytes of the mixed sizes are `[unsampled]`, and intervals of the rows have room
+//! for them. These intervals cover nearly always and are 2.4 to 3.9 times as wide as a normal
+//! interval of the estimated part. If the samples of smaller sizes stood for these bytes instead, a
+//! stack of small blocks next to a stack of large blocks would be estimated at twice its bytes, and
+//! hardly ever covered.
 //!
-//! Exact totals are those of allocations. What is held stays weighted, and so does a process without exact totals.
+//! Exact totals exist for allocations. Held memory stays weighted, and so does a process without
+//! exact totals.
 
 mod groups;
 mod others;
@@ -55,16 +65,16 @@ pub use self::groups::{MAX_CLASSES, MIN_EXPECTED, MIN_SAMPLES};
 #[derive(Default)]
 struct GroupSums {
     moments: Moments,
-    /// Variance that one more event among the other rows would add.
+    /// Variance of one more event among the other rows.
     others: f64,
     /// Exact totals, and samples of all rows.
     exact: f64,
     all_samples: u64,
-    /// The most that the row can have; infinite where exact totals are not known.
+    /// The most that the row can have; infinite if exact totals are not known.
     most: f64,
-    /// Whether all of it is calibrated.
+    /// Whether all processes of the row are calibrated.
     all: bool,
-    /// Whether the row is all that its processes have.
+    /// Whether the row is everything in its processes.
     is_total: bool,
 }
 
@@ -118,7 +128,8 @@ impl GroupSums {
         }
     }
 
-    /// The least that the others leave of the exact totals, for a row that has most samples; infinite for one of which its own samples say more.
+    /// The least that the other rows leave of the exact totals, for a row with most of the samples.
+    /// Infinite for other rows, whose own samples say more.
     fn left_by_others(
         &self,
         row: &Row,
@@ -155,7 +166,7 @@ pub(super) fn calibrated(
     let sums = GroupSums::of(row, reference, quantity);
     let (moments, tail) = (&sums.moments, confidence.alpha() / 2.0);
     let value = moments.sum;
-    // Strata without a sample are there for their exact totals only.
+    // Strata without a sample are present for their exact totals only.
     let is_unsampled = !row.is_empty() && row.total() == RowMoments::default();
     let (low, high) = if (sums.is_total && row.is_whole()) || is_unsampled {
         (value, value)
@@ -187,7 +198,8 @@ pub(super) fn calibrated(
     }
 }
 
-/// Strata with exact totals in groups without a sample that could stand for them: a row that is estimated by these.
+/// Strata with exact totals in groups without a sample that could stand for them, as a row. The
+/// exact totals are the row's estimate.
 pub(super) fn unsampled(reference: &Reference) -> Row {
     let mut row = Row::default();
     for process in reference.processes_of(&Row::default()) {

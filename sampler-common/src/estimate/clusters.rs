@@ -1,43 +1,55 @@
-//! What windows differ in: intervals of rows that were seen for a part of the time only ([`crate::windows`]).
+//! Differences between windows: intervals of rows that were seen for a part of the time only
+//! ([`crate::windows`]).
 //!
 //! # Derivation
 //!
-//! A row has z_g in the g-th group of windows: the sum of its samples' weights, each divided by the probability of its window. The group stands for
-//! Λ_g ticks. With T = Σz_g, Λ = ΣΛ_g and r_g = z_g − T·Λ_g/Λ, each z_g is an estimate of T·Λ_g/Λ where the row does not change, and of more or less where it does:
+//! A row has z_g in the g-th group of windows: the sum of its samples' weights, each divided by the
+//! probability of its window. The group stands for Λ_g ticks. With T = Σz_g, Λ = ΣΛ_g and r_g = z_g
+//! − T·Λ_g/Λ, each z_g is an estimate of T·Λ_g/Λ if the row is constant in time, and of more or
+//! less if it is not:
 //!
 //! ```text
 //! var(T) ≤ n/(n−1) · Σ r_g²
 //! ```
 //!
-//! in expectation, with equality where the strata are alike; the variance of samples within windows is part of it (Cochran, "Sampling Techniques",
-//! chapters 5A.12 and 10.4). The interval is Student's with n − 1 degrees of freedom.
+//! in expectation, with equality where the strata are alike. The variance of samples within windows
+//! is part of it (Cochran, "Sampling Techniques", chapters 5A.12 and 10.4). The interval is
+//! Student's with n − 1 degrees of freedom.
 //!
-//! Variances of several processes add, with the degrees of freedom of F. E. Satterthwaite (Biometrics Bulletin 2, 1946). A process with fewer than
-//! [`MIN_WINDOWS`] windows has no interval, and neither has a row that includes such a process. Few samples in few groups say little of their own
-//! variance; so the interval is never narrower than that of the samples alone ([`mod@super::weighted`]).
+//! Variances of several processes add, with the degrees of freedom of F. E. Satterthwaite
+//! (Biometrics Bulletin 2, 1946). A process with fewer than [`MIN_WINDOWS`] windows has no
+//! interval, and neither has a row that includes such a process. Few samples in few groups give
+//! little information on their variance. So the interval is never narrower than that of the samples
+//! alone ([`mod@super::weighted`]).
 //!
 //! # The bound of the probe effect
 //!
-//! A trap empties pipelines and caches, so that the program's own code is slower behind the trap. The clock ticks in that code. A window of t
-//! nanoseconds of the program's own time with A traps has therefore the progress of t − m·A nanoseconds without probes, where m differs from program to
-//! program and is not measured. With m ≤ M = [`PROBE_EFFECT_NS`] the estimate is too low by at most the factor t/(t − M·A). The upper end carries this
-//! factor, of each group by its own t and A; where M·A ≥ t the interval has no upper end. The value and the lower end are those of m = 0.
+//! A trap empties pipelines and caches, so the program's own code is slower after the trap. The
+//! clock ticks in that code. Therefore, a window of t nanoseconds of the program's own time with A
+//! traps has the progress of t − m·A nanoseconds without probes. m differs from program to program
+//! and is not measured.
+//!
+//! With m ≤ M = [`PROBE_EFFECT_NS`] the estimate is too low by at most the factor t/(t − M·A). The
+//! upper end carries this factor, for each group by its own t and A. Where M·A ≥ t, the interval
+//! has no upper end. The value and the lower end are those of m = 0.
 
 use super::quantity::Quantity;
 use super::{Confidence, Estimate, Method, Reference, Row};
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
-/// Fewer windows of a process make no interval.
+/// Fewest windows of a process that make an interval.
 pub const MIN_WINDOWS: u32 = 8;
 
-/// M: what a trap adds to the program's own time at most, nanoseconds. The largest measured effects are 350 ns in a whole program and 600 ns at a hit
-/// without others near it (docs/windows.md).
+/// M: the most that a trap adds to the program's own time, nanoseconds.
+///
+/// The largest measured effects are 350 ns in a whole program and 600 ns at an isolated hit
+/// (docs/windows.md).
 pub const PROBE_EFFECT_NS: f64 = 600.0;
 
 /// A group of windows of a process, expanded to all of its progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cluster {
-    /// Ticks that the group stands for.
+    /// The ticks that the group stands for.
     pub length: f64,
     /// Bytes and objects allocated, estimated from exact totals of the windows.
     pub total: [f64; 2],
@@ -48,7 +60,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// t/(t − M·A): the estimate is too low by this factor at most. Infinite where traps may have taken all of the time.
+    /// t/(t − M·A): the estimate is too low by this factor at most. Infinite if traps may have
+    /// taken all of the time.
     pub fn effect(&self) -> f64 {
         let left = self.own_ns - PROBE_EFFECT_NS * self.traps;
         match (self.traps > 0.0, left > 0.0) {
@@ -62,13 +75,14 @@ impl Cluster {
 /// The windows of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Clusters {
-    /// Groups of windows in the order of time.
+    /// Groups of windows in chronological order.
     pub groups: Vec<Cluster>,
     /// Number of windows.
     pub windows: u32,
 }
 
-/// A sum over the groups of a process: its value, its variance between windows, the degrees of freedom of that, and the same of its upper end.
+/// A sum over the groups of a process: its value, its variance between windows and the degrees of
+/// freedom, and value and variance of its upper end.
 struct Spread {
     total: f64,
     variance: f64,
@@ -78,7 +92,7 @@ struct Spread {
 }
 
 impl Clusters {
-    /// Groups that have a window.
+    /// Number of groups that have a window.
     fn seen(&self) -> f64 {
         self.groups.len().min(self.windows as usize) as f64
     }
@@ -88,7 +102,8 @@ impl Clusters {
         self.windows < MIN_WINDOWS
     }
 
-    /// The upper end of a quantity, one number for each group; infinite where there are too few groups.
+    /// The upper end of a quantity, given as one number for each group; infinite with too few
+    /// groups.
     pub fn upper(&self, of: &[f64], confidence: Confidence) -> f64 {
         if self.seen() <= 1.0 {
             return f64::INFINITY;
@@ -97,7 +112,7 @@ impl Clusters {
         spread.upper_total + student(confidence, spread.freedom) * spread.upper_variance.sqrt()
     }
 
-    /// The sum of a quantity, one number for each group.
+    /// The sum of a quantity, given as one number for each group.
     fn spread(&self, of: &[f64]) -> Spread {
         let effect = |(z, group): (&f64, &Cluster)| if *z > 0.0 { z * group.effect() } else { 0.0 };
         let upper: Vec<f64> = of.iter().zip(&self.groups).map(effect).collect();
@@ -115,7 +130,8 @@ impl Clusters {
         }
     }
 
-    /// Variance of the sum of a quantity, one number for each group; not a number where there are not two groups.
+    /// Variance of the sum of a quantity, given as one number for each group; NaN with fewer than
+    /// two groups.
     fn variance(&self, of: &[f64]) -> f64 {
         let length: f64 = self.groups.iter().map(|group| group.length).sum();
         let mean = of.iter().sum::<f64>() / length;
@@ -127,7 +143,8 @@ impl Clusters {
 }
 
 impl Reference {
-    /// `estimate`, made of the samples of `row`, with what windows add to it; the same where nothing was seen in windows.
+    /// `estimate` of the samples of `row`, with the variance between windows added; unchanged
+    /// without windows.
     pub(super) fn clustered(
         &self,
         row: &Row,
@@ -162,7 +179,8 @@ impl Reference {
         let fourth = sum(|of| of.variance * of.variance / of.freedom.max(1.0));
         let freedom = if fourth > 0.0 { variance * variance / fourth } else { MAX_FREEDOM };
         let value = if row.is_whole() { total } else { estimate.value };
-        // Windows without any allocation do not differ: they say how rare allocations are, and not how large the missed ones were.
+        // Windows without any allocation do not differ: they say how rare allocations are, not how
+        // large the missed ones were.
         let is_empty = row.is_whole() && total <= 0.0;
         let (low, high) = match few || is_empty {
             true => (0.0, f64::INFINITY),
@@ -174,7 +192,7 @@ impl Reference {
             }
         };
         let (low, high) = match row.is_whole() {
-            // Exact totals of windows: what was sampled of them adds nothing.
+            // Exact totals of windows: the samples in them add no variance.
             true => (low, high),
             false => (low.min(estimate.low), high.max(estimate.high)),
         };
@@ -188,7 +206,8 @@ impl Reference {
     }
 }
 
-/// With more degrees of freedom Student's law is as good as the normal one: quantiles differ by 0.1 %. The library looks for them without end where there are very many.
+/// Degrees of freedom from which Student's law equals the normal one: quantiles differ by 0.1 %.
+/// The library's search for a quantile does not end at very many degrees of freedom.
 const MAX_FREEDOM: f64 = 2000.0;
 
 /// Student's quantile of 1 − α/2.

@@ -20,9 +20,14 @@ impl Confidence {
     /// 95 %.
     pub const DEFAULT: Confidence = Confidence(0.95);
 
-    /// A confidence level; `value` must lie strictly between 0 and 1.
+    /// A confidence level.
+    ///
+    /// # Errors
+    ///
+    /// `value` does not lie strictly between 0 and 1.
     pub fn new(value: f64) -> Result<Confidence, ConfidenceError> {
-        // Written so that NaN fails too. 1 − 1e−15 still leaves a tail that quantiles can tell from 0.
+        // Written so that NaN fails too. 1 − 1e−15 still leaves a tail that quantiles distinguish
+        // from 0.
         if value > 0.0 && value <= 1.0 - 1e-15 {
             Ok(Confidence(value))
         } else {
@@ -40,7 +45,8 @@ impl Confidence {
         1.0 - self.0
     }
 
-    /// ln(2/α): the hazard that passes without a sample as seldom as either end misses.
+    /// ln(2/α): the hazard that passes without a sample with probability α/2, as rarely as either
+    /// end misses.
     pub(super) fn budget(self) -> f64 {
         -(self.alpha() / 2.0).ln()
     }

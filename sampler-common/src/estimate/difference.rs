@@ -1,43 +1,50 @@
 //! The difference of two totals of independent samples, its interval and its significance.
 //!
-//! Plainly: between two profiles a stack's bytes differ for two reasons, because the program changed and because
-//! other allocations happened to be sampled. The interval says how large the real change may be; p says how often chance alone
-//! would make a difference like this one if there were none. Among a thousand stacks some p are small by
-//! chance, so they are adjusted before anything is called significant.
+//! Plainly: a stack's bytes differ between two profiles for two reasons: the program changed, and
+//! other allocations happened to be sampled. The interval says how large the real change may be. p
+//! says how often chance alone would make a difference like this one if there were none. Among a
+//! thousand stacks some p are small by chance, so they are adjusted before any is called
+//! significant.
 //!
 //! # Interval
 //!
-//! With one-sample intervals [l_a, u_a], [l_b, u_b] of the estimates a and b at the same confidence,
+//! With one-sample intervals [l_a, u_a], [l_b, u_b] of the estimates a and b at the same
+//! confidence,
 //!
 //! ```text
 //! low  = b − a − √((b − l_b)² + (u_a − a)²)
 //! high = b − a + √((u_b − b)² + (a − l_a)²)
 //! ```
 //!
-//! G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in
-//! Medicine 27 (2008): "MOVER", the method of variance estimates recovered. It keeps what makes the one-sample intervals
-//! right at small counts (they are skewed, and stop at what certainly exists); [`super::weighted()`] makes them.
+//! G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures: a general
+//! approach", Statistics in Medicine 27 (2008): "MOVER", the method of variance estimates
+//! recovered. The method keeps what makes the one-sample intervals right at small counts (they are
+//! skewed, and stop at what certainly exists). [`super::weighted()`] computes the one-sample
+//! intervals.
 //!
-//! One thing a one-sample interval cannot know, the other side does: what may go unseen. A side that saw only large
-//! blocks may have missed a small one of the kind that the other side saw, which stands for much more. So the upper end of either has room for one
-//! more event of the larger of both sides' largest excess, and a side without any sample hides
-//! what that sample stands for per unit of hazard.
+//! A one-sample interval does not know what may go unseen, but the other side does. A side that saw
+//! only large blocks may have missed a small block of the kind that the other side saw, which
+//! stands for much more. So the upper end of either side has room for one more event of the larger
+//! of both sides' largest excess. A side without any sample hides what that sample stands for per
+//! unit of hazard.
 //!
-//! Large blocks are nearly all seen, and come whole: 6 are there and one side saw 5. Its estimate is a block lower, which no
-//! √ of distances knows. Where more than α/2 of a block is expected to be missed, the interval reaches as far as one
-//! block's weight at least.
+//! Large blocks are nearly all seen, and come whole: there are 6, and one side saw 5. Its estimate
+//! is a block lower, which no √ of distances covers. If more than α/2 of a block is expected to be
+//! missed, the interval reaches at least as far as one block's weight.
 //!
 //! # Significance
 //!
-//! p is the α at which the interval of confidence 1 − α just excludes 0. For plain counts it is close to the exact
-//! conditional binomial test, also far out in the tails (30 against 0: 4·10⁻⁹ there, 2·10⁻⁹ exactly). A normal approximation is not honest here: 5 against 0 has
-//! p = 0.025 in it, and 0.05 in truth.
+//! p is the α at which the interval of confidence 1 − α just excludes 0. For plain counts it is
+//! close to the exact conditional binomial test, also far out in the tails (30 against 0: 4·10⁻⁹,
+//! 2·10⁻⁹ exactly). A normal approximation is wrong here: for 5 against 0 it gives p = 0.025, and
+//! the true p is 0.05.
 //!
 //! # Many stacks
 //!
-//! Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", J. R. Statist. Soc. B 57 (1995): of m sorted p the
-//! adjusted ones are min over j ≥ i of m·p_j/j. Those of at most 5 % are called significant, and on average at most 5 % of
-//! them are not real. Intervals are pointwise: of a hundred, five miss.
+//! Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", J. R. Statist. Soc. B 57
+//! (1995): of m sorted p the adjusted ones are min over j ≥ i of m·p_j/j. Stacks with an adjusted p
+//! of at most 5 % are called significant. On average at most 5 % of these are not real. Intervals
+//! are pointwise: of a hundred, five miss.
 
 use super::{Confidence, Moments, weighted};
 
@@ -47,7 +54,8 @@ pub const SMALLEST_P: f64 = 1e-12;
 /// Steps of the search for p; it takes about 8.
 const MAX_SEARCH_STEPS: usize = 60;
 
-/// Relative error of sums over samples: two that differ by one block differ by its weight to this.
+/// Relative error of sums over samples: a difference of one block equals the block's weight to this
+/// precision.
 const ROUNDING: f64 = 1e-9;
 
 /// One side of a difference.
@@ -55,12 +63,12 @@ const ROUNDING: f64 = 1e-9;
 pub struct Side {
     /// The moments of its samples.
     pub moments: Moments,
-    /// Mean bytes between its samples, the largest that was in force.
+    /// Mean bytes between the samples, the largest that was active.
     pub interval_bytes: f64,
-    /// Most that goes unseen per unit of hazard, bytes or objects: it is the upper end where neither side has a sample
-    /// ([`super::Reference::most_unseen`]).
+    /// Most bytes or objects that go unseen per unit of hazard ([`super::Reference::most_unseen`]).
+    /// It gives the upper end if neither side has a sample.
     pub unseen: f64,
-    /// What its numbers are multiplied by: 1, or 1/seconds for a rate. Positive.
+    /// Factor on the numbers of the side: 1, or 1/seconds for a rate. Positive.
     pub scale: f64,
 }
 
@@ -91,7 +99,7 @@ pub fn difference(a: &Side, b: &Side, confidence: Confidence) -> Difference {
     Difference { a: of_a, b: of_b, value, low, high, confidence, p: p(&a, &b, value) }
 }
 
-/// The ends of [`difference`], whose p takes most of its time.
+/// The ends of [`difference`] without its p, which takes most of the time.
 pub(super) fn ends_of_difference(a: &Side, b: &Side, confidence: Confidence) -> [f64; 2] {
     bounds(&a.with_room_of(b), &b.with_room_of(a), confidence).1
 }
@@ -104,13 +112,13 @@ fn bounds(a: &Side, b: &Side, confidence: Confidence) -> ([f64; 2], [f64; 2]) {
     ([ends[0].value, ends[1].value], [value - low, value + high])
 }
 
-/// An estimate, and how far its interval reaches from it.
+/// An estimate, and how far its interval reaches in both directions.
 #[derive(Clone, Copy)]
 struct Ends {
     value: f64,
     down: f64,
     up: f64,
-    /// What one more sample would add, if it is not too unlikely that one was missed.
+    /// The contribution of one more sample, if it is not too unlikely that one was missed.
     one_missed: f64,
 }
 
@@ -128,13 +136,13 @@ impl Side {
         Ends { value, down, up, one_missed }
     }
 
-    /// With room for such a sample as `other` has seen, had it been taken with our rate.
+    /// The side with room for a sample like the largest of `other`, taken at the rate of this side.
     fn with_room_of(&self, other: &Side) -> Side {
         let mut side = *self;
         let (excess, inclusion) = at_our_rate(self, other);
         let ours = &mut side.moments;
         if ours.samples == 0 || ours.sum <= 0.0 {
-            // What x/π·(1 − π) comes from hides x per hazard −ln(1 − π).
+            // An excess x/π·(1 − π) hides x per hazard −ln(1 − π).
             let per_hazard = match inclusion {
                 0.0 => excess,
                 _ => excess * inclusion / (1.0 - inclusion) / -(-inclusion).ln_1p(),
@@ -149,7 +157,7 @@ impl Side {
     }
 }
 
-/// Excess w(1 − π) and π of the other side's largest, at our rate: 1 − π is e^(−s/R).
+/// Excess w(1 − π) and π of the other side's largest sample, at our rate: 1 − π is e^(−s/R).
 fn at_our_rate(ours: &Side, other: &Side) -> (f64, f64) {
     let (excess, inclusion) = (other.moments.largest, other.moments.largest_inclusion);
     let ratio = other.interval_bytes / ours.interval_bytes;
@@ -175,7 +183,7 @@ fn p(a: &Side, b: &Side, value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 1.0;
     }
-    // How much further than 0 the interval reaches; falls as α grows.
+    // How far beyond 0 the interval reaches; falls as α grows.
     let beyond = |ln_alpha: f64| -> f64 {
         let Ok(confidence) = Confidence::new(-ln_alpha.exp_m1()) else { return f64::NAN };
         let [low, high] = reach(&[a.ends(confidence), b.ends(confidence)]);
@@ -187,7 +195,7 @@ fn p(a: &Side, b: &Side, value: f64) -> f64 {
     if at_right.is_nan() || at_right >= 0.0 {
         return 1.0;
     }
-    // Most p are large: outwards in steps that double.
+    // Most p are large: search outwards in steps that double.
     let mut left = -0.5;
     let mut at_left = beyond(left);
     while at_left <= 0.0 {
@@ -219,7 +227,8 @@ fn p(a: &Side, b: &Side, value: f64) -> f64 {
     right.exp()
 }
 
-/// Adjusted p of Benjamini and Hochberg, in the order of `p`: significant at q are those of at most q.
+/// Adjusted p of Benjamini and Hochberg, in the order of `p`. Entries of at most q are significant
+/// at q.
 pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|x, y| p[*y].total_cmp(&p[*x]));
@@ -290,7 +299,7 @@ mod tests {
 
     #[test]
     fn one_missed_block_is_not_significant() {
-        // Blocks of two intervals: 13 % are missed each; 8 of 8 against 6 of 8 happens.
+        // Blocks at two intervals: 13 % are missed each; 8 of 8 against 6 of 8 happens.
         let seen = |samples| counted(samples, 1_212_693.0, 0.8647);
         let of = between(&seen(8), &seen(6));
         assert!(of.p > 0.1, "{of:?}");
@@ -314,7 +323,7 @@ mod tests {
         let quarter = between(&a, &b);
         assert!((quarter.value / whole.value - 0.25).abs() < 1e-12);
         assert!((quarter.p / whole.p - 1.0).abs() < 1e-5);
-        // Four times as long for four times as much is the same rate.
+        // Four times the amount in four times the time is the same rate.
         b.scale = 1.0;
         assert_eq!((between(&a, &b).value, between(&a, &b).p), (0.0, 1.0));
     }

@@ -1,8 +1,8 @@
-//! What the planning functions refuse: arguments for which there is no answer.
+//! Arguments that the planning functions reject, because they have no answer.
 
 use crate::units::{MAX_INTERVAL_BYTES, UnitError, check_interval, exact_bytes};
 
-/// Largest number of bytes that is planned for: 2^63.
+/// Largest number of bytes in a plan: 2^63.
 pub const MAX_BYTES: u64 = 1 << 63;
 
 /// Largest expectation of failed trials, samples × interval: 2^60.
@@ -21,12 +21,12 @@ pub enum DomainError {
     Size {
         /// Bytes of one allocation.
         size: u64,
-        /// Bytes of all.
+        /// Bytes of all allocations.
         bytes: u64,
     },
     /// More bytes behind the hits than [`MAX_BYTES`].
     TailBytes(u64),
-    /// No sample, where the last one is the end of what is measured.
+    /// No sample, although the last sample is the end of what is measured.
     NoSamples,
     /// Samples that stand for more than [`MAX_TRIALS`] bytes.
     Samples(u64),
@@ -74,7 +74,7 @@ pub(super) fn interval(bytes: u64) -> Result<f64, DomainError> {
     Ok(check_interval(bytes).map_err(DomainError::Interval)? as f64)
 }
 
-/// An interval that came of a rate and may have a fraction.
+/// An interval that is computed from a rate and may have a fraction.
 pub(super) fn fractional_interval(bytes: f64) -> Result<f64, DomainError> {
     // Written so that NaN fails too.
     if bytes >= 1.0 && bytes <= MAX_INTERVAL_BYTES as f64 {

@@ -1,39 +1,47 @@
-//! What was allocated while a rate held, where rates have changed: the room that a row has in each of these times.
+//! Allocations during the time of one rate, if rates have changed: the room that a row has in each
+//! such epoch.
 //!
-//! Plainly: a program is sampled at every 64 KiB for a while and at every 16 MiB afterwards. A stack with a hundred samples of the first time
-//! has an estimate that looks sharp; yet it may have allocated 40 MiB in the second without a sample. How much it can be is known: exact
-//! totals are counted all the time, so that what *anybody* allocated while a rate held is exact.
+//! Plainly: a program is sampled every 64 KiB for a while and every 16 MiB afterwards. A stack with
+//! a hundred samples of the first time has an estimate that looks sharp. Yet the stack may have
+//! allocated 40 MiB in the second time without a sample. The possible amount is bounded, because
+//! exact totals are always counted: all allocations at each rate are known exactly.
 //!
 //! # The room
 //!
-//! An epoch is all the time in which one rate held in a stratum (or several within an octave; it need not be in one piece). With u_e
-//! the most that goes unseen per unit of hazard in epoch e, T_e what was allocated in it, O what all rows' samples in the stratum own, o
-//! the row's, and r the rarest rate of the row's own samples there (0 without one), the stratum has a piece of room
+//! An epoch is all the time in which one rate was active in a stratum (or several rates within an
+//! octave). It need not be in one piece. Let u_e be the most that goes unseen per unit of hazard in
+//! epoch e, and T_e what was allocated in it. Let O be what all rows' samples in the stratum own, o
+//! what the row's samples own, and r the rarest rate of the row's own samples there (0 without
+//! one). Then the stratum has a piece of room
 //!
 //! ```text
 //! (u_e, m_e)   for every e with u_e > r, by falling u_e     m_e = min(T_e, T − (O − o) − Σ m of those before)
 //! ```
 //!
-//! in the fractional knapsack of the module `room`: u_e per unit of hazard, m_e at most. Nothing beyond what was allocated at a rate can have
-//! passed at that rate, nor beyond what is left of the stratum's total T. Epochs with u_e ≤ r need none: the interval already
-//! has one more event of the row's largest weight, and what such a rate lets pass weighs less. That largest weight is Fay and Feuer's
-//! w_m, which they take over all weights that *could* have been observed (see [`mod@super::weighted`]): a rate of which the row has no
-//! sample is one.
+//! in the fractional knapsack of the module `room`: u_e per unit of hazard, m_e at most. No more
+//! can have passed at a rate than was allocated at that rate, nor more than is left of the
+//! stratum's total T.
 //!
-//! One rate, one epoch: a row with a sample in the stratum has r = u and no piece, one without has the piece (u, T − (O − o)): the
-//! same as where epochs are not distinguished.
+//! Epochs with u_e ≤ r need no room: the interval already has one more event of the row's largest
+//! weight, and what such a rate lets pass weighs less. That largest weight is Fay and Feuer's w_m,
+//! which they take over all weights that *could* have been observed (see [`mod@super::weighted`]).
+//! A rate without a sample of the row is one of these.
+//!
+//! With one rate there is one epoch. A row with a sample in the stratum has r = u and no piece. A
+//! row without one has the piece (u, T − (O − o)), the same as if epochs were not distinguished.
 //!
 //! # What is held
 //!
-//! Samples that are held may be thinned out afterwards: what was allocated at a short interval is then held by samples of a long
-//! one. So an epoch has two u: at which it was sampled, and at which its samples were kept.
+//! Held samples may be thinned out afterwards: allocations at a short interval are then represented
+//! by samples of a long interval. So an epoch has two u: one of its sampling rate, and one of the
+//! rate at which its samples were kept.
 
 use super::Reference;
 use super::quantity::Quantity;
 use super::room::Room;
 use super::{Confidence, Moments, Row, RowMoments, Stratum, StratumTotals};
 
-/// Rates that are this close are one.
+/// Rates within this ratio count as the same.
 const SAME_RATE_RATIO: f64 = 1.0 + 1e-9;
 
 /// Most of a size class that goes unseen per unit of hazard ([`crate::sampling::Design::unseen`]).
@@ -46,7 +54,7 @@ pub struct Unseen {
 }
 
 impl Unseen {
-    /// The larger of both, each.
+    /// The larger objects and the larger bytes of both.
     pub fn max(self, other: Unseen) -> Unseen {
         Unseen { objects: self.objects.max(other.objects), bytes: self.bytes.max(other.bytes) }
     }
@@ -58,35 +66,35 @@ impl From<(f64, f64)> for Unseen {
     }
 }
 
-/// What was allocated in a stratum while one rate held, or several alike.
+/// Allocations in a stratum while one rate, or several similar rates, were active.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Epoch {
     /// Bytes allocated, exactly.
     pub bytes: u64,
     /// Objects allocated, exactly.
     pub objects: u64,
-    /// What of it goes unseen among samples of allocations.
+    /// What goes unseen among samples of allocations.
     pub alloc: Unseen,
-    /// What of it goes unseen among samples that are held.
+    /// What goes unseen among held samples.
     pub inuse: Unseen,
 }
 
 impl Epoch {
-    /// Whether all of it may have passed a row whose rarest sample is of the rate `rarest`.
+    /// Whether all of the epoch may have passed a row whose rarest sample has the rate `rarest`.
     fn passes(&self, quantity: Quantity, rarest: f64) -> bool {
         quantity.unseen(self).objects > rarest * SAME_RATE_RATIO
     }
 }
 
 impl Reference {
-    /// The epochs of a stratum; none where its rate never changed.
+    /// The epochs of a stratum; empty if its rate never changed.
     pub fn epochs_of(&self, stratum: &Stratum) -> &[Epoch] {
         self.epochs.get(stratum).map_or(&[], Vec::as_slice)
     }
 
-    /// Samples to be expected of the objects of a stratum, at least.
+    /// Samples of the objects of a stratum that are expected at least.
     pub(super) fn expected(&self, stratum: &Stratum, totals: &StratumTotals) -> f64 {
-        // Where none goes unseen, any number is.
+        // If no object goes unseen, infinitely many are expected.
         let samples = |objects: u64, unseen: f64| match unseen {
             0.0 => f64::INFINITY,
             unseen => objects as f64 / unseen,
@@ -100,7 +108,7 @@ impl Reference {
         }
     }
 
-    /// Whether the rate of a process of `row` has changed in a size class in which it allocates.
+    /// Whether the rate of a process of `row` has changed in a size class that has allocations.
     pub(super) fn has_changed(&self, row: &Row) -> bool {
         let changed = |epochs: &[Epoch]| epochs.iter().filter(|of| of.objects > 0).count() > 1;
         let in_process = |process| {
@@ -111,11 +119,13 @@ impl Reference {
 }
 
 impl Reference {
-    /// `moments` of a row, its bytes or objects, allocated or held, of which the largest sample is as large as the next one can be at any
-    /// rate of which the row has none, in the size classes that it has samples of: where intervals are made of moments alone (differences),
-    /// that is what goes unseen.
+    /// `moments` of a row with the largest sample replaced by the largest next sample at any rate
+    /// of which the row has none.
     ///
-    /// Mean w(1 − π) and variance w²(1 − π) of the next one are those of K(E).
+    /// `moments` are bytes or objects, allocated or held. Only the size classes count that the row
+    /// has samples of. Differences make intervals from moments alone: for them the replacement
+    /// covers what goes unseen. Mean w(1 − π) and variance w²(1 − π) of the next sample are those
+    /// of K(E).
     pub fn with_next(
         &self,
         row: &Row,
@@ -133,14 +143,17 @@ impl Reference {
         if slot.mean > moments.largest && slot.variance.is_finite() {
             let share = slot.mean * (slot.mean / slot.variance);
             moments.largest = slot.mean;
-            // Not 0, which marks points.
+            // Not 0, which would mean points.
             moments.largest_inclusion = (1.0 - share).max(f64::EPSILON);
         }
         moments
     }
 
-    /// Bytes that a next event of a row may stand for, at any rate of which the row has no sample, as one event of a Poisson process whose mean and
-    /// variance are no less than those of K(E); 0 where rates have not changed.
+    /// Bytes that a next event of a row may stand for, at any rate of which the row has no sample;
+    /// 0 if rates have not changed.
+    ///
+    /// The event is one of a Poisson process whose mean and variance are no less than those of
+    /// K(E).
     pub fn next_event(&self, row: &Row, is_held: bool) -> f64 {
         if !self.has_changed(row) {
             return 0.0;
@@ -150,7 +163,7 @@ impl Reference {
         if slot.mean > 0.0 { slot.mean.max(slot.variance / slot.mean) } else { 0.0 }
     }
 
-    /// What a row may have at rates of which it has no sample, in the size classes that it has samples of.
+    /// Room of a row at rates of which it has no sample, in the size classes of its samples.
     fn room_at_other_rates(&self, row: &Row, quantity: Quantity) -> Room {
         let mut room = Room::default();
         for (stratum, own) in row.strata().filter(|(_, own)| quantity.of(own).samples > 0) {
@@ -163,7 +176,8 @@ impl Reference {
     }
 }
 
-/// Adds to `room` what a row may have in the epochs of which it has no sample. `own` is what the row has of the stratum.
+/// Adds to `room` what a row may have in epochs of which it has no sample. `own` is the row's part
+/// of the stratum.
 pub(super) fn add_room(
     room: &mut Room,
     (totals, epochs): (&StratumTotals, &[Epoch]),

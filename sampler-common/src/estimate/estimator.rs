@@ -1,18 +1,20 @@
-//! Which estimator goes with which strategy.
+//! Which estimator is valid for which strategy.
 
 use crate::sampling::Strategy;
 
 /// How samples become estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Estimator {
-    /// Every sample stands for 1/π like it (Horvitz–Thompson). Points of a stride are summed.
+    /// Every sample stands for 1/π allocations like it (Horvitz–Thompson). Points of a stride are
+    /// summed.
     #[default]
     Weighted,
     /// Failed trials of a geometric countdown.
     FailedTrials,
     /// Weighted, then adjusted to the exact totals of each size class.
     Calibrated,
-    /// None: everything was counted ([`crate::profile::Kind::Mapped`]). Nobody asks for it.
+    /// No estimation: everything was counted ([`crate::profile::Kind::Mapped`]). A user cannot
+    /// choose it.
     Exact,
 }
 
@@ -20,7 +22,7 @@ pub enum Estimator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("estimator {} does not exist for strategy {} (use {})", .estimator.name(), .strategy.name(), remedy(*.strategy))]
 pub struct NoSuchPair {
-    /// The estimator asked for.
+    /// The chosen estimator.
     pub estimator: Estimator,
     /// The strategy that samples were taken with.
     pub strategy: Strategy,
@@ -55,22 +57,22 @@ impl Estimator {
         all.find(|estimator| estimator.name() == name)
     }
 
-    /// The estimator of this name that one can ask for.
+    /// The estimator of this name, if a user can choose it.
     ///
-    /// # Errors
-    /// One line with the names that there are.
+    /// # Errors One line with the valid names.
     pub fn parse(name: &str) -> Result<Estimator, String> {
         Estimator::ALL.into_iter().find(|estimator| estimator.name() == name).ok_or_else(|| {
             format!("estimator {name:?} is unknown (use weighted, failed-trials or calibrated)")
         })
     }
 
-    /// Whether it can be used on samples of `strategy`.
+    /// Checks that the estimator is valid for samples of `strategy`.
     ///
-    /// # Errors
-    /// If the pair does not exist: weighted goes with all strategies but stride, failed trials with geometric only (their law is
-    /// that of a geometric countdown), calibrated with those whose samples have one π each: geometric, bernoulli and adaptive. A process
-    /// that samples by itself has no exact totals to be calibrated to: in a calibrated profile it is weighted.
+    /// # Errors The pair does not exist. Weighted is valid for all strategies but stride. Failed
+    /// trials is valid for geometric only, because its law is that of a geometric countdown.
+    /// Calibrated is valid for strategies whose samples have one π each: geometric, bernoulli and
+    /// adaptive. A process that samples by itself has no exact totals for calibration: in a
+    /// calibrated profile it is weighted.
     pub fn check(self, strategy: Strategy) -> Result<(), NoSuchPair> {
         let exists = match self {
             Estimator::Weighted => strategy != Strategy::Stride,

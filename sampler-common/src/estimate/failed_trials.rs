@@ -1,18 +1,19 @@
 //! The failed-trials estimator.
 //!
 //! Plainly: every byte is a trial that hits with probability p = 1/R. A sample says where in its
-//! allocation the hit fell; no trial is made of the bytes behind it. So all bytes are either trials
-//! that failed, of which there are on average q/p before each hit, or belong to the tail of a sample:
+//! allocation the hit fell. The bytes behind the hit are no trials. So every byte is either a
+//! failed trial, of which there are on average q/p before each hit, or belongs to the tail of a
+//! sample:
 //!
 //! ```text
 //! estimate = s·q/p + u        u = Σ (size − offset of the hit), q = 1 − p, s samples
 //! ```
 //!
 //! u counts the hit itself and the bytes behind it, whose trials were skipped. Source: "Randomized
-//! Allocation Sampling", design document of the .NET runtime, its second approach. It is unbiased; its
-//! variance s·q/p² is that of the weighted estimate for one-byte allocations and larger than it for
-//! others. In return its law is known, whatever the sizes were: for a geometric countdown (and only for
-//! this one) the failed trials before the s-th hit are negative binomial.
+//! Allocation Sampling", design document of the .NET runtime, its second approach. The estimate is
+//! unbiased. Its variance s·q/p² is that of the weighted estimate for one-byte allocations and
+//! larger for other sizes. In return its law is known, for any sizes: for a geometric countdown
+//! (and only for it) the failed trials before the s-th hit are negative binomial.
 //!
 //! # Interval
 //!
@@ -22,11 +23,11 @@
 //! high = k(1 − α/2) + u
 //! ```
 //!
-//! with the regularized incomplete beta function I (DLMF 8.17). That document leaves open which whole
-//! number is meant by "closest to" c. Its table has in all 50 places the number k(c) − 1: the largest
-//! one whose CDF is still *below* c, which is where a bisection stops that keeps its lower end, or the
-//! solution of I_p(s, x + 1) = c over real x, rounded down. Here k(c) is the quantile in its usual
-//! sense (scipy's `nbinom.ppf`), so that P(failures ≤ k(c)) reaches c.
+//! with the regularized incomplete beta function I (DLMF 8.17). The .NET document does not say
+//! which whole number is meant by "closest to" c. Its table has in all 50 places the number k(c) −
+//! 1: the largest number whose CDF is still *below* c. A bisection that keeps its lower end stops
+//! there; so does the solution of I_p(s, x + 1) = c over real x, rounded down. Here k(c) is the
+//! quantile in its usual sense (scipy's `nbinom.ppf`), so that P(failures ≤ k(c)) reaches c.
 //!
 //! # Samples of different intervals
 //!
@@ -36,15 +37,15 @@
 //! R_eff = ΣR(R − 1)/Σ(R − 1),   s_eff = Σ(R − 1)/(R_eff − 1) = (Σ(R − 1))²/Σ(R − 1)²
 //! ```
 //!
-//! negative binomial samples: s and R where all R are equal, else an effective number of samples (Kish's) of an effective interval. A
-//! sum over different intervals is negative binomial only about, and for an s with a fraction the bounds are quantiles of
-//! the gamma distribution of that mean and variance, which it tends to as R grows (off by about 1/R of a
-//! standard deviation).
+//! negative binomial samples: s and R if all R are equal, else an effective number of samples
+//! (Kish's) of an effective interval. A sum over different intervals is only approximately negative
+//! binomial. For an s with a fraction the bounds are quantiles of the gamma distribution of that
+//! mean and variance, the limit as R grows (off by about 1/R of a standard deviation).
 //!
 //! # Edges
 //!
-//! The law above holds when what is measured begins anywhere and ends with the s-th hit. See
-//! [`Edges`] for the other ways. Countdowns of several CPUs or threads are memoryless: pool their samples
+//! This law holds if the measured stretch begins anywhere and ends with the s-th hit. See [`Edges`]
+//! for other stretches. Countdowns of several CPUs or threads are memoryless: pool their samples
 //! first and widen for the edges once.
 
 mod changed;
@@ -55,19 +56,19 @@ use self::law::{Law, at_most};
 use super::domain::{DomainError, MAX_BYTES, MAX_TRIALS, fractional_interval};
 use super::{Confidence, Estimate, Method, Trials};
 
-/// Where what is measured begins and ends.
+/// Where the measured stretch begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Edges {
-    /// It ends with its last sample: both bounds of s samples. Of a window with a fixed end these are
-    /// too low (84 % instead of 95 % at 2 expected samples).
+    /// It ends with its last sample: both bounds of s samples. For a window with a fixed end these
+    /// bounds are too low (84 % instead of 95 % at 2 expected samples).
     Aligned,
-    /// It ends whenever it ends, as every profile does: the failures lie between those before the s-th
-    /// hit and those before the next, so low is that of s samples and high of s + 1. Covers at least what
-    /// is asked for.
+    /// It ends at any time, as every profile does. The failures lie between those before the s-th
+    /// hit and those before the next hit. So low is that of s samples and high that of s + 1.
+    /// Covers at least the requested confidence.
     Window,
-    /// The .NET document's own way for windows whose begin is no sample either: low of s − 1 samples
-    /// and high of s + 1. Safe, and wider than it needs to be, because a memoryless countdown has no
-    /// begin.
+    /// The .NET document's rule for windows that do not begin at a sample either: low of s − 1
+    /// samples and high of s + 1. Safe, but wider than necessary, because a memoryless countdown
+    /// has no begin.
     Conservative,
 }
 
@@ -81,7 +82,7 @@ impl Edges {
         }
     }
 
-    /// The same for a number that may have a fraction.
+    /// Samples for both bounds, for a number that may have a fraction.
     fn around(self, samples: f64) -> (f64, f64) {
         match self {
             Edges::Aligned => (samples, samples),
@@ -93,11 +94,11 @@ impl Edges {
 
 /// Estimated bytes, s·q/p + u, with their negative binomial interval.
 ///
-/// `samples` is s; `tail_bytes` is u, the hits and the bytes behind them (so it is at least s, but 0
-/// is taken too and gives the failed trials alone); `interval_bytes` is R = 1/p.
+/// `samples` is s. `tail_bytes` is u, the hits and the bytes behind them; it is at least s, but 0
+/// is allowed and gives the failed trials alone. `interval_bytes` is R = 1/p.
 ///
-/// At confidences below 27 % a quantile may lie on the wrong side of the mean; the interval then ends
-/// at the estimate. Bounds above 2^53 are rounded.
+/// At confidences below 27 % a quantile may lie on the wrong side of the mean; the interval then
+/// ends at the estimate. Bounds above 2^53 are rounded.
 ///
 /// # Errors
 ///
@@ -127,11 +128,13 @@ pub fn failed_trials(
     Ok(law.estimate(&trials, samples, edges, confidence))
 }
 
-/// Estimated bytes of summed [`Trials`], Σ(R − 1) + Σu, of `samples` samples that may have been taken at different intervals.
+/// Estimated bytes of summed [`Trials`], Σ(R − 1) + Σu, of `samples` samples at intervals that may
+/// differ.
 ///
-/// Exact where all intervals are equal; else by the gamma distribution of the same mean and variance (above). Without
-/// failures the next hit is that of `interval_bytes`, the longest interval that was in force; at 1 there is none.
-/// Without a sample [`Edges::Aligned`] has nothing to end at and closes on the value.
+/// Exact if all intervals are equal; else by the gamma distribution of the same mean and variance
+/// ([`mod@self`]). Without failures the next hit is that of `interval_bytes`, the longest interval
+/// that was active; at 1 there is no next hit. Without a sample [`Edges::Aligned`] has no end and
+/// closes on the value.
 pub fn of_trials(
     trials: &Trials,
     samples: u64,
@@ -143,10 +146,11 @@ pub fn of_trials(
     law.estimate(trials, samples, edges, confidence)
 }
 
-/// The interval of failed trials offered around another estimate of the same bytes, the weighted one: as wide in proportion.
+/// The interval of failed trials around another estimate of the same bytes, the weighted one, with
+/// the same relative width.
 ///
-/// The .NET document suggests it as a conservative interval, since the weighted estimate varies no more than this one. Where the failed
-/// trials are 0 there is no proportion, and the bounds are theirs.
+/// The .NET document suggests it as a conservative interval, since the weighted estimate varies no
+/// more than failed trials. If the failed trials are 0, the bounds are those of the failed trials.
 pub fn around(weighted: &Estimate, failed_trials: &Estimate) -> Estimate {
     let scale = weighted.value / failed_trials.value;
     let scale = if scale > 0.0 && scale.is_finite() { scale } else { 1.0 };

@@ -1,21 +1,22 @@
 //! Quantiles of a gamma distribution, given by its mean and variance.
 //!
-//! Asked for by tail probability, not by cumulative probability, so that tails far below the
+//! The argument is a tail probability, not a cumulative probability. So tails far below the
 //! distance of 1 to the next smaller float keep their precision.
 //!
-//! A gamma variable of shape k and mean 1 is transformed to one that is nearly normal: η with
-//! ½η² = λ − 1 − ln λ, sign as λ − 1. With the normal quantile z, η₀ = z/√k, the quantile is at
-//! η = η₀ + ln(η₀/(λ₀ − 1))/(η₀·k) + O(k⁻²) (N. M. Temme, "Asymptotic inversion of incomplete
-//! gamma functions", Math. Comp. 58 (1992); DLMF 8.12). The error is below 7·10⁻⁷ standard
-//! deviations from k = 1000 up. Below that it is the start of Newton's iteration on the logarithm
-//! of the incomplete gamma function, in ln x, where both tails are concave, so that it converges
-//! from everywhere.
+//! A gamma variable of shape k and mean 1 is transformed to a nearly normal one: η with ½η² = λ − 1
+//! − ln λ, sign as λ − 1. With the normal quantile z, η₀ = z/√k, the quantile is at η = η₀ +
+//! ln(η₀/(λ₀ − 1))/(η₀·k) + O(k⁻²) (N. M. Temme, "Asymptotic inversion of incomplete gamma
+//! functions", Math. Comp. 58 (1992); DLMF 8.12).
+//!
+//! The error is below 7·10⁻⁷ standard deviations from k = 1000 up. Below k = 1000 this quantile
+//! starts Newton's iteration on the logarithm of the incomplete gamma function, in ln x. Both tails
+//! are concave there, so the iteration converges from everywhere.
 
 use statrs::function::erf::erfc_inv;
 use statrs::function::gamma::{gamma_lr, gamma_ur, ln_gamma};
 
-/// From this shape on the asymptotic expansion alone is good to 7·10⁻⁷ standard deviations, and
-/// the series of the incomplete gamma function begin to be slow.
+/// Shape from which the asymptotic expansion alone is good to 7·10⁻⁷ standard deviations, and the
+/// series of the incomplete gamma function begin to be slow.
 const LARGE_SHAPE: f64 = 1000.0;
 
 /// A side of the distribution.
@@ -27,8 +28,8 @@ pub(super) enum Tail {
     Upper,
 }
 
-/// The value beyond which, on the side `tail`, lies `probability` (in (0, ½]) of the gamma
-/// distribution of `mean` and `variance`, both finite and positive.
+/// The value beyond which `probability` (in (0, ½]) of a gamma distribution lies, on the side
+/// `tail`. `mean` and `variance` are finite and positive.
 ///
 /// Relative error below 10⁻⁹ for shapes mean²/variance below 1000, else below 7·10⁻⁷ standard
 /// deviations.
@@ -65,8 +66,10 @@ fn asymptotic_ln(shape: f64, probability: f64, tail: Tail) -> f64 {
     ln_lambda(first + correction / shape)
 }
 
-/// A start for shapes below 1, where Temme's expansion has no meaning, on the side from which
-/// Newton's steps never overshoot: P(k, x) ≤ x^k/Γ(k+1), and Q(k, x) ≤ k·e^(−x) for x ≥ 1.
+/// A start of Newton's iteration for shapes below 1, where Temme's expansion has no meaning.
+///
+/// Newton's steps never overshoot from this side: P(k, x) ≤ x^k/Γ(k+1), and Q(k, x) ≤ k·e^(−x) for
+/// x ≥ 1.
 fn small_shape_ln(shape: f64, probability: f64, tail: Tail) -> f64 {
     let ln_x = match tail {
         Tail::Lower => (probability.ln() + ln_gamma(shape + 1.0)) / shape,
@@ -116,7 +119,7 @@ fn polish(shape: f64, probability: f64, tail: Tail, mut ln_ratio: f64) -> f64 {
     for _ in 0..50 {
         let x = ln_x.exp();
         if !(x > 0.0 && x.is_finite()) {
-            break; // a quantile of 0 as far as floats go
+            break; // the quantile is 0 in floats
         }
         let reached = match tail {
             Tail::Lower => gamma_lr(shape, x),
@@ -126,7 +129,7 @@ fn polish(shape: f64, probability: f64, tail: Tail, mut ln_ratio: f64) -> f64 {
         let slope = (shape * ln_x - x - ln_gamma_shape).exp();
         let step = (reached / probability).ln() * reached / slope;
         if !step.is_finite() {
-            break; // so far out that the probability underflows; the start is all there is
+            break; // the probability underflows so far out; the start is the result
         }
         match tail {
             Tail::Lower => ln_x -= step,
@@ -167,7 +170,7 @@ mod tests {
                 let bound = if shape < LARGE_SHAPE {
                     1e-9 * expected // down to 0, where the oracle's digits underflow too
                 } else {
-                    // 10⁻¹⁵: what a float can tell at a mean of 1.
+                    // 10⁻¹⁵: the resolution of a float at a mean of 1.
                     7e-7 / shape.sqrt() + 1e-15
                 };
                 assert!(

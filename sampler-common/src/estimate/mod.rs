@@ -1,7 +1,7 @@
-//! Estimates: moments that add, and the one function that turns them into an interval.
+//! Estimates: moments that add, and the functions that turn moments into an interval.
 //!
-//! Rows (of a stack, a process, a size class, a window) carry [`Moments`]; rows add; only at the
-//! very end does [`weighted()`] make an [`Estimate`] of summed moments. Bounds are never added.
+//! Rows (of a stack, a process, a size class, a window) carry [`Moments`]. Rows add. Only at the
+//! end does [`weighted()`] make an [`Estimate`] from summed moments. Bounds are never added.
 
 mod binomial;
 pub mod calibrated;
@@ -47,7 +47,7 @@ pub use turnover::{Growth, Turnover, growth};
 
 pub use weighted::weighted;
 
-/// How an [`Estimate`] was made.
+/// How an [`Estimate`] was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
@@ -57,17 +57,20 @@ pub enum Method {
     FailedTrials,
     /// Horvitz–Thompson sum adjusted to exact totals, with a gamma interval of its residual variance.
     Calibrated,
-    /// Horvitz–Thompson sum of what was seen in windows, with the interval of what these differ in. With too few of them there is no upper end.
+    /// Horvitz–Thompson sum over windows, with an interval from the differences between windows.
+    /// With too few windows the interval has no upper end.
     Clusters,
-    /// Points of a stride, summed, or nothing where nothing would be sampled. There is no upper end: nothing random bounds
-    /// what was passed by.
+    /// Sum of the points of a stride, or 0 where nothing would be sampled.
+    ///
+    /// The interval has no upper end: the missed bytes are not random, so nothing bounds them.
     Stride,
-    /// Everything was counted: the interval is the number itself; of what may belong elsewhere it is from nothing to all.
+    /// Everything was counted: the interval is the number itself. For a number that may belong
+    /// elsewhere, the interval is from 0 to the number.
     Exact,
 }
 
 impl Method {
-    /// Every one.
+    /// Every method.
     pub const ALL: [Method; 6] = [
         Method::Weighted,
         Method::FailedTrials,
@@ -95,8 +98,10 @@ impl Method {
     }
 }
 
-/// A number with its interval. 0 ≤ `low` ≤ `value` ≤ `high`, all finite but the `high` of [`Method::Stride`], of
-/// [`Method::Clusters`] with too few windows, and of what is held where nobody knows that ([`Reference::held_unknown`]), which is +∞.
+/// A number with its interval: 0 ≤ `low` ≤ `value` ≤ `high`, all finite except some `high`.
+///
+/// `high` is +∞ for [`Method::Stride`], for [`Method::Clusters`] with too few windows, and for held
+/// memory that is unknown ([`Reference::held_unknown`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The unbiased estimate.
@@ -107,21 +112,21 @@ pub struct Estimate {
     pub high: f64,
     /// Confidence of the interval.
     pub confidence: Confidence,
-    /// Samples it rests on.
+    /// Samples behind the estimate.
     pub samples: u64,
-    /// How it was made.
+    /// How the estimate was computed.
     pub method: Method,
 }
 
 impl Estimate {
-    /// Whether it has an interval, and not only a lower end.
+    /// Whether the interval has both ends, not only a lower one.
     pub fn has_interval(&self) -> bool {
         self.high.is_finite()
     }
 }
 
-/// `±12%`: the larger distance to an end of the interval. Beyond 999 % the number says nothing more. `none` where
-/// there is no interval.
+/// `±12%`: the larger distance to an end of the interval, `>999%` above 999 %, and `none` without
+/// an interval.
 pub fn plus_minus(estimate: &Estimate) -> String {
     if !estimate.has_interval() {
         return "none".to_owned();

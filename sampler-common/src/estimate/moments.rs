@@ -1,18 +1,19 @@
-//! Sums over samples from which every estimate and its interval are made.
+//! Sums over samples, from which every estimate and its interval are computed.
 //!
 //! Plainly: an allocation that is sampled with probability π stands for 1/π allocations like it. So
 //! a sample of quantity x (its bytes, or 1 for the object) adds x/π to the estimate. The sum over
-//! the samples is unbiased whatever the π are, as long as each is the probability that this very
-//! sample had: E[Σ_sampled x/π] = Σ_all π·x/π = Σ_all x. Unbias each sample, then sum; the
-//! other order is biased as soon as sizes differ.
+//! the samples is unbiased for any π, as long as each π is the probability of this very sample:
+//! E[Σ_sampled x/π] = Σ_all π·x/π = Σ_all x. Unbias each sample, then sum; the other order is
+//! biased as soon as sizes differ.
 //!
-//! Its variance is Σ_all x²(1−π)/π, each term estimated in turn by dividing it by π where the sample
-//! exists: Σ_sampled x²(1−π)/π² = Σw²(1−π) with w = x/π. Allocations are sampled
-//! independently of each other ([`crate::sampling::countdown`]), so there are no covariance terms.
+//! The variance is Σ_all x²(1−π)/π. Each term is estimated by dividing it by π where the sample
+//! exists: Σ_sampled x²(1−π)/π² = Σw²(1−π) with w = x/π. Allocations are sampled independently of
+//! each other ([`crate::sampling::countdown`]), so there are no covariance terms.
 //!
 //! Source: D. G. Horvitz and D. J. Thompson, "A generalization of sampling without replacement from
-//! a finite universe", JASA 47 (1952), equations 5 and 9 with independent trials (Poisson sampling). The weight s/(1−e^(−s/R))
-//! and the bias of the other order: "jemalloc profiling internals" (PROFILING_INTERNALS.md in its doc_internal).
+//! a finite universe", JASA 47 (1952), equations 5 and 9 with independent trials (Poisson
+//! sampling). The weight s/(1−e^(−s/R)) and the bias of the other order: "jemalloc profiling
+//! internals" (PROFILING_INTERNALS.md in its doc_internal).
 
 use super::trials::Trials;
 
@@ -25,16 +26,16 @@ pub struct Moments {
     pub sum: f64,
     /// Σw²(1−π), the Horvitz–Thompson estimate of the variance of Σw.
     pub variance: f64,
-    /// The largest w(1−π) of the set.
+    /// The largest w(1−π) of the samples.
     pub largest: f64,
-    /// π of the sample with the largest w(1−π) (1 when there is none).
+    /// π of the sample with the largest w(1−π); 1 without samples.
     pub largest_inclusion: f64,
-    /// Σx over the samples themselves: they certainly exist.
+    /// Σx over the samples themselves, which certainly exist.
     pub own: f64,
 }
 
 impl Default for Moments {
-    /// Of no samples.
+    /// The moments of no samples.
     fn default() -> Moments {
         Moments {
             samples: 0,
@@ -50,7 +51,8 @@ impl Default for Moments {
 impl Moments {
     /// Adds one sample of quantity `own` that had inclusion probability `inclusion` in (0, 1].
     ///
-    /// A sample outside that domain (a probability of 0 cannot have given one) stands for itself only.
+    /// A sample outside that domain stands for itself only (no sample can come from a probability
+    /// of 0).
     pub fn add_sample(&mut self, own: f64, inclusion: f64) {
         self.add_samples(1, own, inclusion);
     }
@@ -60,7 +62,7 @@ impl Moments {
         if count == 0 {
             return;
         }
-        // Rates come from the kernel; one that is impossible must not make the sums infinite.
+        // Rates come from the kernel; an impossible rate must not make the sums infinite.
         let inclusion = if inclusion > 0.0 && inclusion < 1.0 { inclusion } else { 1.0 };
         let weight = own / inclusion;
         let excess = weight * (1.0 - inclusion);
@@ -75,14 +77,14 @@ impl Moments {
         });
     }
 
-    /// Takes the sum to a whole of which it is the part 1/`factor`.
+    /// Multiplies the sums by `factor`: from a part to the whole.
     fn extend(&mut self, factor: f64) {
         self.sum *= factor;
         self.variance *= factor * factor;
         self.largest *= factor;
     }
 
-    /// The moments of its samples that are not in `part`.
+    /// The moments of the samples that are not in `part`.
     #[must_use]
     pub fn less(&self, part: &Moments) -> Moments {
         let samples = self.samples.saturating_sub(part.samples);
@@ -90,12 +92,13 @@ impl Moments {
             return Moments::default();
         }
         let own = (self.own - part.own).max(0.0);
-        // Points of a stride have no variance that could be taken away.
+        // Points of a stride have no variance to subtract.
         let variance = match self.variance.is_finite() {
             true => (self.variance - part.variance).max(0.0),
             false => self.variance,
         };
-        // Whose largest it is is not known: the larger one is on the safe side.
+        // It is unknown which set the largest sample belongs to: the larger value is on the safe
+        // side.
         Moments { samples, sum: (self.sum - part.sum).max(own), variance, own, ..*self }
     }
 
@@ -105,7 +108,8 @@ impl Moments {
         self.sum += other.sum;
         self.variance += other.variance;
         self.own += other.own;
-        // Of equal ones the rarer: the order in which rows are added must not show.
+        // Of two equal values, take the smaller π: the order in which rows are added must not
+        // matter.
         let larger = other.largest > self.largest;
         let rarer =
             other.largest == self.largest && other.largest_inclusion < self.largest_inclusion;
@@ -116,7 +120,8 @@ impl Moments {
     }
 }
 
-/// The four quantities of a row, and their failed trials. [`super::Sample`]s are added by the functions beside it.
+/// The four quantities of a row, and their failed trials. The module [`super::sample`] adds
+/// samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RowMoments {
     /// Bytes allocated.
@@ -131,15 +136,15 @@ pub struct RowMoments {
     pub alloc_trials: Trials,
     /// Failed trials of what is held.
     pub inuse_trials: Trials,
-    /// The rarest of the rates that its samples of allocations were taken at ([`super::epoch`]): most objects that go unseen per unit of
-    /// hazard; 0 where that is not distinguished.
+    /// The rarest rate of the sampled allocations ([`super::epoch`]): most objects that go unseen
+    /// per unit of hazard; 0 if rates are not distinguished.
     pub alloc_rarest: f64,
-    /// The same of the samples that are held, each with the probability that it was kept with.
+    /// The rarest rate of the held samples, each with its probability of being kept.
     pub inuse_rarest: f64,
 }
 
 impl RowMoments {
-    /// What was allocated, taken to a whole of which it is the part 1/`factor`.
+    /// The row with its allocations multiplied by `factor`: from a part to the whole.
     #[must_use]
     pub fn extended(mut self, factor: f64) -> RowMoments {
         self.alloc_space.extend(factor);
@@ -160,7 +165,7 @@ impl RowMoments {
         self.inuse_rarest = self.inuse_rarest.max(other.inuse_rarest);
     }
 
-    /// Forgets at which rates its samples were taken.
+    /// Forgets the rates of the samples.
     pub(super) fn forget_rates(&mut self) {
         (self.alloc_rarest, self.inuse_rarest) = (0.0, 0.0);
     }

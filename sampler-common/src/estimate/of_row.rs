@@ -1,12 +1,14 @@
-//! From a row to its four estimates: the one place where summed moments become intervals.
+//! From a row to its four estimates: the only place where summed moments become intervals.
 //!
-//! Plainly: a row's samples say what was seen. What was not seen of it may be in any size class that its processes use; so
-//! every class without a sample in the row has room for what its rate lets pass, at most what is left of its exact total
-//! (the module `room`), and so has every rate of which it has none where rates have changed ([`mod@super::epoch`]). For one sample of a large block, say, bytes are known well, and objects hardly at all: it may have come with a
-//! million small ones.
+//! Plainly: a row's samples say what was seen. What was not seen may be in any size class that its
+//! processes use. So every class without a sample in the row has room for what its rate lets pass,
+//! at most what is left of its exact total (the module `room`). The same holds for every rate
+//! without a sample, if rates have changed ([`mod@super::epoch`]). For example, one sample of a
+//! large block gives good bytes but hardly any information on objects: a million small blocks may
+//! have gone unseen.
 //!
-//! The failed-trials estimator is one of bytes: its objects are weighted. The calibrated one needs exact totals, which there are of
-//! allocations only: what is held is weighted.
+//! The failed-trials estimator estimates bytes only: its objects are weighted. The calibrated
+//! estimator needs exact totals, which exist only for allocations: held memory is weighted.
 
 use super::Moments;
 use super::calibrated;
@@ -30,10 +32,10 @@ pub struct RowEstimates {
     pub inuse_space: Estimate,
 }
 
-/// The estimates of `row`, a row of the profile that `reference` describes (or a sum of such rows). A row without any stratum is
-/// taken to belong to all processes.
+/// The estimates of `row`, a row of the profile that `reference` describes (or a sum of such rows).
 ///
-/// The pair of estimator and strategy exists ([`Estimator::check`]).
+/// A row without any stratum counts as a row of all processes. The pair of estimator and strategy
+/// must exist ([`Estimator::check`]).
 pub fn of_row(
     row: &Row,
     reference: &Reference,
@@ -70,7 +72,7 @@ pub fn of_row(
         }
     }
     if reference.held_unknown {
-        // No method of estimation made that.
+        // No method of estimation gives this interval.
         let method = Method::Weighted;
         let unknown = |of: Estimate| Estimate { low: 0.0, high: f64::INFINITY, method, ..of };
         estimates.inuse_space = unknown(estimates.inuse_space);
@@ -79,8 +81,10 @@ pub fn of_row(
     estimates
 }
 
-/// What was counted. What may belong elsewhere is in the sum, and not in what certainly exists. Where calls went `unseen` there may be more, and
-/// the end of what is held may have been among them.
+/// Estimates of what was counted.
+///
+/// Numbers that may belong elsewhere are in the sum, but not in what certainly exists. If calls
+/// went `unseen`, there may be more, and frees of held blocks may be among them.
 fn counted(of: &RowEstimates, total: &RowMoments, unseen: bool) -> RowEstimates {
     let counted = |of: Estimate, moments: &Moments, is_certain: bool| Estimate {
         low: if is_certain { moments.own.min(of.value) } else { 0.0 },
@@ -96,7 +100,7 @@ fn counted(of: &RowEstimates, total: &RowMoments, unseen: bool) -> RowEstimates 
     }
 }
 
-/// Puts failed trials in the place of the weighted bytes.
+/// Replaces the weighted bytes by failed trials.
 fn failed_trials(estimates: &mut RowEstimates, total: &RowMoments, reference: &Reference) {
     let put = |space: &mut Estimate, trials: &Trials| {
         let (samples, interval) = (space.samples, reference.interval_bytes);
@@ -106,7 +110,7 @@ fn failed_trials(estimates: &mut RowEstimates, total: &RowMoments, reference: &R
     put(&mut estimates.inuse_space, &total.inuse_trials);
 }
 
-/// Makes room for failed trials at rates that have changed.
+/// Adds room for failed trials at rates that have changed.
 fn widen(estimates: &mut RowEstimates, row: &Row, reference: &Reference) {
     let (total, blank) = (row.total(), row.blank());
     let put = |space: &mut Estimate, trials: &Trials, quantity: Quantity| {
@@ -117,13 +121,16 @@ fn widen(estimates: &mut RowEstimates, row: &Row, reference: &Reference) {
     put(&mut estimates.inuse_space, &total.inuse_trials, Quantity::InuseSpace);
 }
 
-/// Everything in a profile, also what no stack can take: the row whose estimate is the total.
+/// Everything in a profile, with what belongs to no stack: the row whose estimate is the total.
 pub fn everything(reference: &Reference, estimator: Estimator) -> Row {
     reference.row().complete(&unsampled(reference, estimator))
 }
 
-/// What no stack can take: strata with allocations but without any sample that could stand for them, as a row without samples.
-/// Under the calibrated estimator it is estimated by its exact totals, so that all rows sum to these; empty under the others.
+/// What belongs to no stack: strata with allocations but without any sample that could stand for
+/// them, as a row without samples.
+///
+/// The calibrated estimator estimates this row by its exact totals, so that all rows sum to the
+/// exact totals. Under the other estimators the row is empty.
 pub fn unsampled(reference: &Reference, estimator: Estimator) -> Row {
     match estimator {
         Estimator::Calibrated => calibrated::unsampled(reference),

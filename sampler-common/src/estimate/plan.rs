@@ -1,9 +1,9 @@
 //! What a sampling interval will give, before anything is sampled.
 //!
 //! Plainly: with a mean interval of R bytes every byte is hit with probability p = 1/R, and an
-//! allocation is sampled when one of its bytes is. From the bytes and the size of the allocations that
-//! make them up follows how many samples to expect, whether they are seen at all, and how far the weighted
-//! estimate of their bytes will be off.
+//! allocation is sampled when one of its bytes is. The bytes and the size of their allocations
+//! determine how many samples to expect, whether the bytes are seen at all, and how far off their
+//! weighted estimate will be.
 //!
 //! # Formulas
 //!
@@ -18,28 +18,32 @@
 //! if seen           = (relative error − q^N) / (1 − q^N)
 //! ```
 //!
-//! π, the variance and its bound, which one-byte allocations reach: "Randomized Allocation Sampling",
-//! design document of the .NET runtime; the same terms in jemalloc's "profiling internals". That coverage
-//! depends on N alone, and the mean absolute percentage error, also given that there is a sample:
-//! "heapprofd: Sampling for Memory Profiles". Without a sample T is 0 and off by N, hence the last line.
+//! Source of π, of the variance and of its bound, which one-byte allocations reach: "Randomized
+//! Allocation Sampling", design document of the .NET runtime; the same terms in jemalloc's
+//! "profiling internals". "heapprofd: Sampling for Memory Profiles" has two facts: coverage depends
+//! on N alone, and the mean absolute percentage error, also given that there is a sample. Without a
+//! sample T is 0 and off by N, hence the last line.
 //!
-//! T = K·S/π(S) plus r/π(r) if the rest is sampled, K binomial. With m = ⌊c⌋ + 1 and X = T − N = w·(K − c)
+//! T = K·S/π(S) plus r/π(r) if the rest is sampled, K binomial. With m = ⌊c⌋ + 1 and
+//! X = T − N = w·(K − c)
 //!
 //! ```text
 //! E|K − c| = c − nπ + 2·[(nπ − c)·P(K ≥ m) + m·(1−π)·P(K = m)]
 //! ```
 //!
-//! from Σ_{k≥m} k·P(K=k) = nπ·P(K ≥ m) + m(1−π)·P(K = m); for c = nπ it is de Moivre's 2m(1−π)·P(K = m).
-//! With S = 1 and R large it is heapprofd's: the number of its sample points is Poisson, times R.
+//! from Σ_{k≥m} k·P(K=k) = nπ·P(K ≥ m) + m(1−π)·P(K = m); for c = nπ it is de Moivre's
+//! 2m(1−π)·P(K = m). With S = 1 and R large it is heapprofd's: the number of its sample points is
+//! Poisson, times R.
 
 use super::binomial::Binomial;
 use super::domain::{DomainError, MAX_BYTES, interval};
 
-/// From this many allocations on the rest, which is less than one more, is left out of the mean
-/// absolute error: it changes it by less than 10⁻⁶ of it, and P(K ≥ m) would take long.
+/// Number of allocations from which the mean absolute error omits the rest, which is less than one
+/// more allocation. The rest changes the error by less than 10⁻⁶ of it, and P(K ≥ m) would take
+/// long.
 const MAX_SUMMED_ALLOCATIONS: u64 = 1 << 20;
 
-/// Bytes that are allocated in pieces of one size and sampled at one interval.
+/// Bytes that are allocated in blocks of one size and sampled at one interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// Mean bytes between samples, R.
@@ -52,8 +56,10 @@ pub struct Plan {
 
 impl Plan {
     /// `bytes` in allocations of `size` bytes (the last one may be smaller), sampled once per
-    /// `interval_bytes` on average. A `size` of 1 is the worst case: the smaller the allocations, the
-    /// larger the error, though hardly any more below a tenth of the interval.
+    /// `interval_bytes` on average.
+    ///
+    /// A `size` of 1 is the worst case: the smaller the allocations, the larger the error, though
+    /// hardly any more below a tenth of the interval.
     ///
     /// # Errors
     ///
@@ -85,7 +91,7 @@ impl Plan {
         self.sampled(self.size as f64)
     }
 
-    /// Mean absolute error of the estimated bytes, as a share of the true ones.
+    /// Mean absolute error of the estimated bytes, as a share of the true bytes.
     pub fn relative_error(&self) -> f64 {
         let (count, size, rest) = self.pieces();
         let (hit, total) = (self.sampled(size), self.bytes as f64);
@@ -102,7 +108,8 @@ impl Plan {
         ((1.0 - hit_rest) * without + hit_rest * with) * weight / total
     }
 
-    /// The same, given that there is at least one sample: what to expect of that which a profile shows.
+    /// The relative error, given that there is at least one sample: the expected error of what a
+    /// profile shows.
     pub fn relative_error_if_seen(&self) -> f64 {
         let unseen = self.missed(self.bytes as f64);
         ((self.relative_error() - unseen) / self.hit_probability()).max(0.0)
@@ -118,12 +125,12 @@ impl Plan {
         count * of(size) + of(rest)
     }
 
-    /// N·q/p: the variance is never larger, whatever the sizes.
+    /// N·q/p: the bound of the variance for any sizes.
     pub fn variance_bound(&self) -> f64 {
         self.bytes as f64 * (self.interval - 1.0)
     }
 
-    /// Standard deviation of the estimated bytes, as a share of the true ones.
+    /// Standard deviation of the estimated bytes, as a share of the true bytes.
     pub fn relative_deviation(&self) -> f64 {
         self.variance().sqrt() / self.bytes as f64
     }
@@ -149,7 +156,7 @@ impl Plan {
 fn hit_probability(size: f64, interval: f64) -> f64 {
     match size {
         0.0 => 0.0,
-        1.0 => 1.0 / interval, // without rounding on the way
+        1.0 => 1.0 / interval, // without intermediate rounding
         _ => -(size * (-1.0 / interval).ln_1p()).exp_m1(),
     }
 }
@@ -163,7 +170,7 @@ fn deviation(of: &Binomial, c: f64) -> f64 {
     if c >= of.trials && c != mean {
         return c - mean;
     }
-    // Nearly certain hits: the mean is n as far as floats go.
+    // Nearly certain hits: the mean rounds to n.
     let m = (c.floor() + 1.0).min(of.trials);
     let central = 2.0 * m * of.miss * of.exactly(m);
     if c == mean {
@@ -172,8 +179,8 @@ fn deviation(of: &Binomial, c: f64) -> f64 {
     (c - mean + 2.0 * (mean - c) * of.at_least(m) + central).max(0.0)
 }
 
-/// The smallest number of bytes that is seen with `probability` or more: ln(1 − P)/ln q, rounded up.
-/// From there on coverage only grows.
+/// The smallest number of bytes that is seen with `probability` or more: ln(1 − P)/ln q, rounded
+/// up. Coverage only grows with the bytes.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@ pub(super) enum Quantity {
 }
 
 impl Quantity {
-    /// Bytes or objects, held or allocated.
+    /// The quantity of bytes or objects, held or allocated.
     pub(super) fn new(is_bytes: bool, is_held: bool) -> Quantity {
         match (is_bytes, is_held) {
             (true, true) => Quantity::InuseSpace,
@@ -22,7 +22,7 @@ impl Quantity {
         }
     }
 
-    /// Its moments.
+    /// The moments of the quantity.
     pub(super) fn of(self, row: &RowMoments) -> &Moments {
         match self {
             Quantity::AllocObjects => &row.alloc_objects,
@@ -32,7 +32,7 @@ impl Quantity {
         }
     }
 
-    /// The rarest rate that its samples were taken at.
+    /// The rarest rate of the quantity's samples.
     pub(super) fn rarest(self, row: &RowMoments) -> f64 {
         match self {
             Quantity::AllocObjects | Quantity::AllocSpace => row.alloc_rarest,
@@ -40,7 +40,7 @@ impl Quantity {
         }
     }
 
-    /// What goes unseen of it in an epoch.
+    /// What goes unseen of the quantity in an epoch.
     pub(super) fn unseen(self, epoch: &Epoch) -> &Unseen {
         match self {
             Quantity::AllocObjects | Quantity::AllocSpace => &epoch.alloc,
@@ -48,17 +48,17 @@ impl Quantity {
         }
     }
 
-    /// What was allocated of it.
+    /// The allocated quantity of the same unit, bytes or objects.
     pub(super) fn allocated(self) -> Quantity {
         if self.is_bytes() { Quantity::AllocSpace } else { Quantity::AllocObjects }
     }
 
-    /// Bytes, not objects.
+    /// Whether the unit is bytes, not objects.
     pub(super) fn is_bytes(self) -> bool {
         matches!(self, Quantity::AllocSpace | Quantity::InuseSpace)
     }
 
-    /// Bytes or objects of two numbers that are these.
+    /// The one of `bytes` and `objects` that has the quantity's unit.
     pub(super) fn pick<T>(self, bytes: T, objects: T) -> T {
         if self.is_bytes() { bytes } else { objects }
     }

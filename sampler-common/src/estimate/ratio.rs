@@ -1,28 +1,31 @@
-//! The ratio of two totals of the same sampled things: usable bytes to requested ones, say.
+//! The ratio of two totals of the same sampled blocks, for example usable bytes to requested bytes.
 //!
-//! Plainly: each sampled block stands for w = 1/π of its like, so Σw·u estimates all usable bytes and Σw·s all requested ones; their
-//! ratio is as good as both, and better than either, for a block that is missing is missing above and below.
+//! Plainly: each sampled block stands for w = 1/π blocks like it, so Σw·u estimates all usable
+//! bytes and Σw·s all requested bytes. Their ratio is better than either sum, for a missing block
+//! is missing in both.
 //!
-//! Small blocks are hardly ever sampled and have the largest ratios, so that the samples do not tell of all of them. Blocks of which
-//! there is no sample have Σπ ≤ ln(2/α) with probability 1 − α/2; each has π ≥ 1/R and wastes at most c bytes (24 of glibc's smallest
-//! block), so that they waste no more than c·R·ln(2/α) together. The upper end has room for that, and where it were more than a twentieth of
-//! what was requested, nothing is said.
+//! Small blocks are hardly ever sampled and have the largest ratios, so the samples do not cover
+//! them all. Blocks without any sample have Σπ ≤ ln(2/α) with probability 1 − α/2. Each has π ≥ 1/R
+//! and wastes at most c bytes (24 of glibc's smallest block), so together they waste at most
+//! c·R·ln(2/α). The upper end has room for this waste. If the room were more than a twentieth of
+//! the requested bytes, there is no ratio.
 //!
-//! r = Σw·u/Σw·s, v = Σw²(1−π)(u − r·s)²/(Σw·s)²; the interval is r ± t·√v with Student's t of n−1 degrees of freedom.
-//! Source: C.-E. Särndal, B. Swensson, J. Wretman, "Model Assisted Survey Sampling" (1992), section 5.6, with independent trials.
+//! r = Σw·u/Σw·s, v = Σw²(1−π)(u − r·s)²/(Σw·s)²; the interval is r ± t·√v with Student's t of n−1
+//! degrees of freedom. Source: C.-E. Särndal, B. Swensson, J. Wretman, "Model Assisted Survey
+//! Sampling" (1992), section 5.6, with independent trials.
 
 use super::Confidence;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
 /// Most bytes that the allocator adds to a request.
 const MAX_WASTED: f64 = 24.0;
-/// Room for what was not seen, at most, as a share of what was requested.
+/// Largest room for what was not seen, as a share of the requested bytes.
 const MAX_UNSEEN: f64 = 0.05;
 
-/// Samples below which the interval is not to be trusted, so that there is none.
+/// Fewer samples give no ratio: the interval could not be trusted.
 const MIN_SAMPLES: u64 = 30;
 
-/// Sums over samples, from which the ratio is made. Sums of disjoint sets add.
+/// Sums over samples, from which the ratio is computed. Sums of disjoint sets add.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RatioSums {
     samples: u64,
@@ -44,12 +47,13 @@ pub struct Ratio {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Samples that it is made of.
+    /// Samples behind the ratio.
     pub samples: u64,
 }
 
 impl RatioSums {
-    /// Adds a sample of `above` and `below` that had inclusion probability `inclusion`; one outside (0, 1] stands for itself only.
+    /// Adds a sample of `above` and `below` that had inclusion probability `inclusion`. A sample
+    /// with a probability outside (0, 1] stands for itself only.
     pub fn add_sample(&mut self, above: f64, below: f64, inclusion: f64) {
         let inclusion = if inclusion > 0.0 && inclusion < 1.0 { inclusion } else { 1.0 };
         let weight = 1.0 / inclusion;
@@ -72,14 +76,15 @@ impl RatioSums {
         self.squares.iter_mut().zip(other.squares).for_each(|(sum, of)| *sum += of);
     }
 
-    /// The ratio, never below `least`; `None` with fewer than 30 samples, where there is nothing below, or where too much may be unseen.
+    /// The ratio, never below `least`. `None` with fewer than 30 samples, with nothing below, or if
+    /// too much may be unseen.
     pub fn ratio(&self, least: f64, confidence: Confidence) -> Option<Ratio> {
         if self.samples < MIN_SAMPLES || self.below <= 0.0 {
             return None;
         }
         let value = self.above / self.below;
         let [uu, us, ss] = self.squares;
-        // Rounding must not make it negative.
+        // Rounding must not make the variance negative.
         let variance = (uu - 2.0 * value * us + value * value * ss).max(0.0);
         let deviation = variance.sqrt() / self.below;
         let student = StudentsT::new(0.0, 1.0, (self.samples - 1) as f64).ok()?;
@@ -112,7 +117,7 @@ mod tests {
         let mut twice = sums;
         twice.add(&sums);
         assert_eq!(twice.ratio(1.0, Confidence::DEFAULT), None, "as much may be unseen");
-        // All alike and certain: so is the ratio, however few were seen.
+        // All blocks are alike and certain, so the ratio is certain too, however few were seen.
         let mut certain = RatioSums::default();
         (0..MIN_SAMPLES).for_each(|_| certain.add_sample(24.0, 16.0, 1.0));
         let ratio = certain.ratio(1.0, Confidence::DEFAULT).unwrap();

@@ -1,22 +1,25 @@
 //! Room for what was not seen: size classes of which a row has no sample.
 //!
-//! Plainly: without a sample of it a class may still have passed unseen, up to what its rate lets pass. All classes
-//! share one budget of luck: that N₁ objects of one class *and* N₂ of another leave no sample is as unlikely as the
-//! hazards of both together, so the budget goes to the classes that hide most for it.
+//! Plainly: a class without a sample may still have passed unseen, up to what its rate lets pass.
+//! All classes share one budget of luck. That N₁ objects of one class *and* N₂ of another leave no
+//! sample is as unlikely as both hazards together. So the budget goes to the classes that hide most
+//! for it.
 //!
 //! # Derivation
 //!
-//! Of a class that hides u objects (or bytes) per unit of hazard, x go unseen with probability e^(−x/u). Over classes with x_i ≤ m_i
-//! (the class's exact total less what others own), the most that goes unseen with probability e^(−h) or more is a
-//! fractional knapsack: fill the classes in order of u until the budget h is spent,
+//! In a class that hides u objects (or bytes) per unit of hazard, x go unseen with probability
+//! e^(−x/u). Over classes with x_i ≤ m_i (the class's exact total minus what others own), the most
+//! that goes unseen with probability e^(−h) or more is a fractional knapsack: fill the classes in
+//! falling order of u until the budget h is spent,
 //!
 //! ```text
 //! K(h) = max Σx_i   subject to   Σ x_i/u_i ≤ h,  x_i ≤ m_i
 //! ```
 //!
-//! concave and piecewise linear. Where a row has no sample at all its upper end is K(ln(2/α)). Where it has some, Fay and Feuer's
-//! interval (see [`mod@super::weighted`]) adds one more event of the largest weight, w_m: a variable w_m·E, E exponential with mean 1,
-//! of mean w_m and variance w_m². With caps that event is K(E), whose moments are sums over the pieces:
+//! concave and piecewise linear. The upper end of a row without any sample is K(ln(2/α)). For a row
+//! with samples, Fay and Feuer's interval (see [`mod@super::weighted`]) adds one more event of the
+//! largest weight, w_m: a variable w_m·E, E exponential with mean 1, of mean w_m and variance w_m².
+//! With caps that event is K(E), whose moments are sums over the pieces:
 //!
 //! ```text
 //! E[K] = ∫ K′(e)·e^(−e) de       E[K²] = 2 ∫ K(e)·K′(e)·e^(−e) de
@@ -25,20 +28,20 @@
 /// What a class hides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Piece {
-    /// u: most that goes unseen per unit of hazard; may be infinite.
+    /// u: the most that goes unseen per unit of hazard; may be infinite.
     per_hazard: f64,
-    /// m: most that there is; may be infinite.
+    /// m: the most that exists; may be infinite.
     most: f64,
 }
 
 /// Classes that may hide something.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Room {
-    /// By falling `per_hazard`.
+    /// In falling order of `per_hazard`.
     pieces: Vec<Piece>,
 }
 
-/// Mean and variance of what is added to a row for one more event.
+/// Mean and variance of the additional event of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Slot {
     pub(super) mean: f64,
@@ -46,14 +49,14 @@ pub(super) struct Slot {
 }
 
 impl Room {
-    /// One that hides `per_hazard` per unit of hazard, without an end.
+    /// Room of one class that hides `per_hazard` per unit of hazard, without an end.
     pub(super) fn of(per_hazard: f64) -> Room {
         let mut room = Room::default();
         room.add(per_hazard, f64::INFINITY);
         room
     }
 
-    /// Adds a class. Numbers that are none hide nothing.
+    /// Adds a class. Numbers that are not positive, or NaN, hide nothing.
     pub(super) fn add(&mut self, per_hazard: f64, most: f64) {
         if per_hazard > 0.0 && most > 0.0 {
             let at = self.pieces.partition_point(|piece| piece.per_hazard >= per_hazard);
@@ -66,7 +69,7 @@ impl Room {
         self.pieces.is_empty()
     }
 
-    /// All that there is: K(∞).
+    /// Everything that can hide: K(∞).
     pub(super) fn most(&self) -> f64 {
         self.pieces.iter().map(|piece| piece.most).sum()
     }
@@ -86,8 +89,9 @@ impl Room {
         hidden
     }
 
-    /// K(E) where, once everything that hides more than `excess` is hidden, one more event like the largest seen follows: of
-    /// weight w = `excess`/(1 − `inclusion`), mean w(1 − π) and variance w²(1 − π).
+    /// Mean and variance of K(E). Once everything that hides more than `excess` is hidden, one more
+    /// event like the largest seen sample follows: of weight w = `excess`/(1 − `inclusion`), mean
+    /// w(1 − π) and variance w²(1 − π).
     pub(super) fn slot(&self, excess: f64, inclusion: f64) -> Slot {
         // `reached` is e^(−e) at the beginning of a piece, `hidden` is K(e).
         let (mut reached, mut hidden) = (1.0, 0.0);
@@ -95,7 +99,7 @@ impl Room {
         for piece in self.pieces.iter().take_while(|piece| piece.per_hazard > excess) {
             let (slope, most) = (piece.per_hazard, piece.most);
             if slope == f64::INFINITY {
-                // Hidden for nothing.
+                // Hidden at no cost of hazard.
                 mean += most;
                 square += most * (2.0 * hidden + most);
                 hidden += most;

@@ -1,7 +1,7 @@
-//! Rows in strata: the moments of each process and size class apart.
+//! Rows in strata: separate moments for each process and size class.
 //!
-//! Objects of mixed sizes, and totals that are known exactly per size class, need the classes apart; so a row is a sum over
-//! strata, and stays one until the very end. Rows add; intervals are made last.
+//! Objects of mixed sizes need separate classes, and so do totals that are known exactly per size
+//! class. So a row is a sum over strata until the very end. Rows add; intervals are computed last.
 
 use super::{Clusters, Epoch, RowMoments};
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use std::ops::RangeInclusive;
 /// A process and a size class in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stratum {
-    /// The process: an index that the maker of the profile has given it, not a pid.
+    /// The process: an index assigned by the maker of the profile, not a pid.
     pub process: u32,
     /// The size class, see [`crate::sampling::class()`].
     pub class: u8,
 }
 
 impl Stratum {
-    /// All that a process can have.
+    /// All strata that a process can have.
     pub(super) fn all_of(process: u32) -> RangeInclusive<Stratum> {
         Stratum { process, class: 0 }..=Stratum { process, class: u8::MAX }
     }
@@ -26,16 +26,17 @@ impl Stratum {
 /// A stack, a function, a process, a total: moments by stratum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// Sorted by stratum, each once.
+    /// Sorted by stratum, each stratum once.
     strata: Vec<(Stratum, RowMoments)>,
-    /// Whether it is everything in a profile, samples or not.
+    /// Whether the row is everything in a profile, with or without samples.
     whole: bool,
-    /// What it has in groups of windows ([`super::clusters`]): bytes and objects, by process and group. Sorted, each once.
+    /// Bytes and objects in groups of windows ([`super::clusters`]), by process and group. Sorted,
+    /// each group once.
     clusters: Vec<((u32, u16), [f64; 2])>,
 }
 
 impl Row {
-    /// The moments of a stratum, entered if they are not there.
+    /// The moments of a stratum, inserted if absent.
     pub fn stratum(&mut self, stratum: Stratum) -> &mut RowMoments {
         self.whole = false;
         let at = match self.strata.binary_search_by_key(&stratum, |(of, _)| *of) {
@@ -58,7 +59,7 @@ impl Row {
         }
     }
 
-    /// Adds bytes and objects that it has in a group of windows of a process.
+    /// Adds bytes and objects to a group of windows of a process.
     pub fn add_cluster(&mut self, process: u32, group: u16, sums: [f64; 2]) {
         match self.clusters.binary_search_by_key(&(process, group), |(of, _)| *of) {
             Ok(at) => self.clusters[at].1.iter_mut().zip(sums).for_each(|(to, from)| *to += from),
@@ -66,18 +67,18 @@ impl Row {
         }
     }
 
-    /// What it has in groups of windows of a process: bytes and objects by group.
+    /// The sums of the row in groups of windows of a process: bytes and objects by group.
     pub fn clusters_of(&self, process: u32) -> impl Iterator<Item = (u16, &[f64; 2])> {
         let of_process = self.clusters.iter().filter(move |((of, _), _)| *of == process);
         of_process.map(|((_, group), sums)| (*group, sums))
     }
 
-    /// What it has in groups of windows: process, group, bytes and objects.
+    /// The sums of the row in groups of windows: process, group, bytes and objects.
     pub fn clusters(&self) -> impl Iterator<Item = (u32, u16, [f64; 2])> {
         self.clusters.iter().map(|((process, group), sums)| (*process, *group, *sums))
     }
 
-    /// Adds what is missing to everything: rows without samples ([`super::unsampled`]).
+    /// Adds rows without samples ([`super::unsampled`]), which complete a row of everything.
     pub(super) fn complete(mut self, other: &Row) -> Row {
         let whole = self.whole;
         self.add(other);
@@ -85,8 +86,9 @@ impl Row {
         self
     }
 
-    /// Whether it is everything in a profile ([`Reference::row`]). A stack, or a sum of them, that happens to have all the
-    /// samples is not: others may have gone unseen.
+    /// Whether the row is everything in a profile ([`Reference::row`]). A stack, or a sum of
+    /// stacks, that happens to have all samples is not everything: other stacks may have gone
+    /// unseen.
     pub fn is_whole(&self) -> bool {
         self.whole
     }
@@ -96,29 +98,29 @@ impl Row {
         self.strata.iter().map(|(stratum, moments)| (*stratum, moments))
     }
 
-    /// Whether it has no stratum.
+    /// Whether the row has no stratum.
     pub fn is_empty(&self) -> bool {
         self.strata.is_empty()
     }
 
-    /// The moments of a stratum, if it is there.
+    /// The moments of a stratum; `None` if absent.
     pub fn get(&self, stratum: Stratum) -> Option<&RowMoments> {
         let at = self.strata.binary_search_by_key(&stratum, |(of, _)| *of).ok()?;
         Some(&self.strata[at].1)
     }
 
-    /// Its processes in order, each once.
+    /// The processes of the row in order, each once.
     pub fn processes(&self) -> impl Iterator<Item = u32> {
         self.strata.chunk_by(|(a, _), (b, _)| a.process == b.process).map(|of| of[0].0.process)
     }
 
-    /// One of the same strata without any sample.
+    /// A row of the same strata without any sample.
     pub(super) fn blank(&self) -> Row {
         let strata = self.strata.iter().map(|(of, _)| (*of, RowMoments::default())).collect();
         Row { strata, whole: false, clusters: Vec::new() }
     }
 
-    /// Forgets at which rates its samples were taken, where `keeps` does not hold for the stratum.
+    /// Forgets the rates of the samples in all strata for which `keeps` is false.
     pub fn forget_rates(&mut self, keeps: impl Fn(&Stratum) -> bool) {
         let forgets = self.strata.iter_mut().filter(|(stratum, _)| !keeps(stratum));
         forgets.for_each(|(_, moments)| moments.forget_rates());
@@ -132,41 +134,46 @@ impl Row {
     }
 }
 
-/// What is known of a stratum besides a row's own samples.
+/// Numbers of a stratum over all rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StratumTotals {
-    /// Moments of every sample in it, over all rows.
+    /// Moments of every sample in the stratum, over all rows.
     pub sampled: RowMoments,
-    /// Exact totals: bytes and objects allocated in the time in which all of `sampled` was, also what is held of it. `None` where they
-    /// are not known (windows that do not start at a snapshot, say).
+    /// Exact totals: bytes and objects that were allocated in the time of `sampled`, including what
+    /// is still held.
+    ///
+    /// `None` if the totals are not known (for example, windows that do not start at a snapshot).
     pub exact: Option<(u64, u64)>,
-    /// Upper ends of totals that are estimated, where exact ones are not known.
+    /// Upper ends of estimated totals, if exact totals are not known.
     pub at_most: Option<(u64, u64)>,
-    /// Most objects that go unseen per unit of hazard, at any design that was in force ([`crate::sampling::Design::unseen`]).
+    /// Most objects that go unseen per unit of hazard, at any design that was active
+    /// ([`crate::sampling::Design::unseen`]).
     pub unseen_objects: f64,
     /// Most bytes that go unseen per unit of hazard.
     pub unseen_bytes: f64,
 }
 
-/// What a row's estimate is made against: everything in its profile.
+/// What a row's estimate is compared with: everything in its profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reference {
     /// Every stratum with samples or exact totals.
     pub strata: BTreeMap<Stratum, StratumTotals>,
-    /// Largest mean interval that was in force, bytes.
+    /// Largest mean interval that was active, bytes.
     pub interval_bytes: f64,
-    /// By process, where allocations were seen in windows only; empty otherwise.
+    /// Windows by process, if allocations were seen in windows only; empty otherwise.
     pub clusters: BTreeMap<u32, Clusters>,
-    /// What was allocated at each rate, of the strata of processes whose rate has changed; the others have none.
+    /// Allocations at each rate, for the strata of processes whose rate has changed; other strata
+    /// have none.
     pub epochs: BTreeMap<Stratum, Vec<Epoch>>,
-    /// Whether frees were not seen, or allocations in windows only: what is held is not known then, and has no interval.
+    /// Whether frees were not seen, or allocations were seen in windows only. What is held is
+    /// unknown then, and has no interval.
     pub held_unknown: bool,
-    /// Whether some allocations are known to go unseen: exact totals are lower bounds then.
+    /// Whether some allocations are known to go unseen: exact totals are then lower bounds.
     pub allocations_unseen: bool,
 }
 
 impl Reference {
-    /// Adds the samples of a row of the profile to those of its strata.
+    /// Adds the samples of a row to the strata.
     pub fn add(&mut self, row: &Row) {
         for (stratum, moments) in row.strata() {
             self.strata.entry(stratum).or_default().sampled.add(moments);
@@ -181,7 +188,7 @@ impl Reference {
         Row { strata, whole: true, clusters: Vec::new() }
     }
 
-    /// Forgets at which rates samples were taken in strata without epochs.
+    /// Forgets the rates of samples in strata without epochs.
     pub fn forget_rates(&mut self) {
         for (stratum, totals) in &mut self.strata {
             if !self.epochs.contains_key(stratum) {
@@ -190,7 +197,7 @@ impl Reference {
         }
     }
 
-    /// The part of it that describes some processes.
+    /// The part of the reference that describes `processes`.
     pub fn of_processes(&self, processes: &[u32]) -> Reference {
         let each = processes.iter();
         let clusters = each.clone().filter_map(|of| Some((*of, self.clusters.get(of)?.clone())));

@@ -1,13 +1,15 @@
-//! A sample as estimates see it: what it stands for, and how uncertain that is.
+//! A sample as estimates use it: what the sample stands for, and how uncertain that is.
 //!
 //! # Poisson
 //!
-//! K ~ Poisson(m) sample points fall into a request of s bytes, m = s/R; each stands for R bytes. The estimate K·R has mean s
-//! and variance m·R²; each point is a Poisson event of weight R, so that Σ K·R² estimates the variance without bias.
-//! Source: heapprofd's design document "Sampling for heap profiles".
+//! K ~ Poisson(m) sample points fall into a request of s bytes, m = s/R; each point stands for R
+//! bytes. The estimate K·R has mean s and variance m·R². Each point is a Poisson event of weight R,
+//! so Σ K·R² estimates the variance without bias. Source: heapprofd's design document "Sampling for
+//! heap profiles".
 //!
-//! Where a sample was afterwards kept with probability κ only (a thinned live set), K·R/κ is unbiased and its variance
-//! R²((m + m²)/κ − m²). Given that it was kept, K²/κ² estimates (m + m²)/κ and K(K − 1)/κ estimates m², both without bias, so
+//! If a sample was afterwards kept with probability κ only (a thinned live set), K·R/κ is unbiased
+//! and its variance is R²((m + m²)/κ − m²). Given that the sample was kept, K²/κ² estimates (m +
+//! m²)/κ and K(K − 1)/κ estimates m², both without bias, so
 //!
 //! ```text
 //! v = R²(K²/κ² − K(K − 1)/κ)
@@ -15,8 +17,9 @@
 //!
 //! # Stride
 //!
-//! Nothing is random but where the program was when counting began: there is no variance to be had from one run, and it is
-//! infinite here. Sums of it stay infinite, and their interval has no upper end.
+//! Nothing is random but the position of the program when counting began. One run gives no
+//! variance, so the variance is infinite here. Sums of it stay infinite, and their interval has no
+//! upper end.
 
 use super::moments::{Moments, RowMoments};
 use super::trials::Trials;
@@ -27,35 +30,38 @@ use crate::sampling::{Design, Rate, Strategy, class};
 pub struct Sample {
     /// Requested bytes.
     pub size: u64,
-    /// What it was charged with.
+    /// The design that the allocation was charged with.
     pub design: Design,
-    /// Sample points that fell into it (poisson, stride); 1 for the other strategies.
+    /// Sample points in the allocation (poisson, stride); 1 for the other strategies.
     pub hits: u32,
-    /// The sampled byte and those behind it, size − offset, where the offset is known.
+    /// The sampled byte and the bytes behind it, size − offset, if the offset is known.
     pub tail: Option<u64>,
-    /// Probability in (0, 1] with which the sample, once taken, was kept (admission to a nearly full live set, thinning).
+    /// Probability in (0, 1] that the sample was kept after it was taken (admission to a nearly
+    /// full live set, thinning).
     pub kept: f64,
 }
 
 impl Sample {
-    /// A sample that nothing happened to.
+    /// A sample with one point, kept with certainty.
     pub fn new(size: u64, design: Design) -> Sample {
         Sample { size, design, hits: 1, tail: None, kept: 1.0 }
     }
 
-    /// A sample of a geometric countdown that nothing happened to.
+    /// A sample of a geometric countdown, kept with certainty.
     pub fn geometric(size: u64, rate: Rate) -> Sample {
         Sample::new(size, Design::new(Strategy::Geometric, rate))
     }
 
-    /// Probability that it was sampled and kept; `None` where it has none of its own (stride), or more than one point counts (poisson).
+    /// Probability that the allocation was sampled and kept. `None` if there is no such probability
+    /// (stride), or if more than one point counts (poisson).
     pub fn inclusion(&self) -> Option<f64> {
         let inclusion = self.design.inclusion(self.size)?;
         let counted = self.design.strategy() == Some(Strategy::Poisson) && inclusion < 1.0;
         if counted { None } else { Some(inclusion * self.kept) }
     }
 
-    /// Most objects of its size class that go unseen per unit of hazard at the rate it was sampled, and kept, at.
+    /// Most objects of the size class that go unseen per unit of hazard, at the rate and the
+    /// keeping probability of this sample.
     pub(super) fn rarest(&self) -> f64 {
         let (objects, _) = self.design.unseen(class(self.size));
         objects / self.kept
@@ -71,7 +77,8 @@ impl Sample {
         self.moments(self.size as f64).sum
     }
 
-    /// Moments of a quantity of which the allocation has `own`: its bytes, or 1, or its bytes times the seconds that it was held.
+    /// Moments of a quantity `own` of the allocation: its bytes, or 1, or its bytes times the
+    /// seconds that it was held.
     pub fn moments(&self, own: f64) -> Moments {
         let mut moments = Moments::default();
         if let Some(inclusion) = self.inclusion() {
@@ -100,7 +107,8 @@ impl Sample {
 }
 
 impl RowMoments {
-    /// Adds a sampled allocation. A request of 0 bytes was sampled as one byte; it counts 0 bytes and 1 object.
+    /// Adds a sampled allocation. A request of 0 bytes was sampled as one byte; the row counts 0
+    /// bytes and 1 object.
     pub fn add_allocation(&mut self, sample: &Sample) {
         self.alloc_space.add(&sample.moments(sample.size as f64));
         self.alloc_objects.add(&sample.moments(1.0));
@@ -116,8 +124,10 @@ impl RowMoments {
         self.inuse_rarest = self.inuse_rarest.max(sample.rarest());
     }
 
-    /// Adds `count` sampled allocations, lost on the way, of mean size `bytes`/`count`, with `hits` points altogether and
-    /// `tails` bytes from their hits to their ends.
+    /// Adds `count` sampled allocations that were lost on the way, of mean size `bytes`/`count`.
+    ///
+    /// `hits` is the number of points in all of them, `tails` the bytes from their hits to their
+    /// ends.
     pub fn add_lost(&mut self, design: Design, count: u64, bytes: u64, hits: u64, tails: u64) {
         if count == 0 {
             return;

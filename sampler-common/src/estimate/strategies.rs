@@ -1,11 +1,12 @@
-//! Sampling strategies compared by the variance that they leave, for what a process allocates and keeps.
+//! Sampling strategies compared by their variance, for what a process allocates and keeps.
 //!
-//! Plainly: every strategy may take the same number of samples. How far off are its totals then, and how far off would those of the
-//! best possible choice of chances be?
+//! Plainly: every strategy may take the same number of samples. How far off are its totals then,
+//! and how far off would the totals of the best possible choice of chances be?
 //!
 //! # Formulas
 //!
-//! Of a size class Z with a allocations of mean size Z, l of them live, each sampled with probability p:
+//! For size classes with a allocations of mean size Z, l of them live, each sampled with
+//! probability p:
 //!
 //! ```text
 //! samples            Σ a·p
@@ -19,10 +20,11 @@
 //! least              p = min(1, c·Z·√(l/a)), for allocated bytes min(1, c·Z)
 //! ```
 //!
-//! with p of bernoulli, R′ and c such that Σ a·p is what geometric at R takes. Source of the variances and of the
-//! question: "jemalloc profiling internals"; the last line is the solution of its convex problem (Lagrange; the terms are
-//! convex, so a bound at 1 hands the rest to the others). The least variance has no floor: it leaves classes without
-//! anything live unsampled, which a strategy that does not know the future cannot.
+//! with p of bernoulli, R′ and c such that Σ a·p is the number of samples of geometric at R. Source
+//! of the variances and of the question: "jemalloc profiling internals". The last line is the
+//! solution of its convex problem (Lagrange; the terms are convex, so a bound at 1 passes the rest
+//! of the budget to the other classes). The least variance has no floor: it leaves classes without
+//! live blocks unsampled, which a strategy that does not know the future cannot.
 
 use crate::limits::CLASSES;
 use crate::sampling::{ClassUse, Strategy, adapt};
@@ -30,7 +32,7 @@ use crate::sampling::{ClassUse, Strategy, adapt};
 /// Rounds of bisection: 2⁻¹⁰⁰ of the first guess is beyond a float.
 const BISECTION_ROUNDS: usize = 100;
 
-/// What one way to sample leaves.
+/// Expected samples and variances of one way to sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Variances {
     /// Expected samples.
@@ -41,7 +43,7 @@ pub struct Variances {
     pub live: f64,
 }
 
-/// The strategies at one number of samples, and the least variances there are at it.
+/// The strategies at one number of samples, and the least possible variances at this number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strategies {
     /// Every strategy with a variance (all but stride).
@@ -53,7 +55,7 @@ pub struct Strategies {
 }
 
 impl Strategies {
-    /// How many times the least variance a variance is; 1 where both are 0.
+    /// The factor by which a variance exceeds the least variance; 1 where both are 0.
     pub fn ratio(variance: f64, least: f64) -> f64 {
         if variance <= least { 1.0 } else { variance / least }
     }
@@ -72,8 +74,8 @@ struct Class {
     size: f64,
 }
 
-/// Compares the strategies for `classes` at the number of samples that geometric takes at `interval_bytes`
-/// (1 … 2^32); `None` where nothing was allocated.
+/// Compares the strategies for `classes` at the number of samples that geometric takes at
+/// `interval_bytes` (1 … 2^32); `None` if nothing was allocated.
 pub fn strategies(classes: &[ClassUse; CLASSES], interval_bytes: f64) -> Option<Strategies> {
     let used: Vec<(usize, Class)> = classes
         .iter()
@@ -121,7 +123,7 @@ fn trials(classes: &[Class], mut chance: impl FnMut(&Class) -> f64) -> Variances
     let mut sums = Variances { samples: 0.0, alloc: 0.0, live: 0.0 };
     for of in classes {
         let p = chance(of);
-        // A class without weight may go without samples.
+        // A class without allocations or live blocks may go without samples.
         let term =
             |count: f64| if count > 0.0 { count * of.size * of.size * (1.0 - p) / p } else { 0.0 };
         sums.samples += of.objects * p;
@@ -131,7 +133,7 @@ fn trials(classes: &[Class], mut chance: impl FnMut(&Class) -> f64) -> Variances
     sums
 }
 
-/// Poisson points at the interval that takes `budget` samples; `near` is where it is looked for.
+/// Poisson points at the interval that takes `budget` samples; the search starts at `near`.
 fn poisson(classes: &[Class], budget: f64, near: f64) -> Variances {
     let at = |interval: f64| {
         let mut sums = Variances { samples: 0.0, alloc: 0.0, live: 0.0 };
@@ -147,7 +149,7 @@ fn poisson(classes: &[Class], budget: f64, near: f64) -> Variances {
         }
         sums
     };
-    // Samples fall as the interval grows; at the cut-off in steps.
+    // Samples fall as the interval grows; in steps at the cut-off.
     let (mut low, mut high) = (near / 16.0, near * 16.0);
     for _ in 0..BISECTION_ROUNDS {
         let middle = (low * high).sqrt();
@@ -167,13 +169,15 @@ fn least(classes: &[Class], budget: f64, wish: impl Fn(&Class) -> f64) -> Varian
         let middle = 0.5 * (low + high);
         if cost(middle) > budget { high = middle } else { low = middle }
     }
-    // Where every class that lives can be certain, c is at its end.
+    // If every class with live blocks can be certain, c is at its upper end.
     trials(classes, |of| if smallest.is_finite() { (high * wish(of)).min(1.0) } else { 1.0 })
 }
 
-/// By how much e^(−Z/R) in place of (1 − 1/R)^Z puts weights 1/(1 − …) off: the largest relative error over all sizes Z, and its Z.
+/// The largest relative error over all sizes Z of weights 1/(1 − …) with e^(−Z/R) in place of (1 −
+/// 1/R)^Z, and its Z.
 ///
-/// jemalloc, tcmalloc and the tools that read their profiles use the former. The error is about 1/(2R) for 1 byte and falls with the size.
+/// jemalloc, tcmalloc and the tools that read their profiles use e^(−Z/R). The error is about
+/// 1/(2R) for 1 byte and falls with the size.
 pub fn exponential_error(interval_bytes: f64) -> (f64, u64) {
     let errors = (0..=40).map(|power| {
         let size = 1u64 << power;

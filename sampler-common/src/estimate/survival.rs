@@ -1,47 +1,53 @@
-//! How long blocks live, from samples of which some still do: survival curves, medians, shares.
+//! Lifetimes of blocks, from samples of which some still live: survival curves, medians, shares.
 //!
-//! Plainly: of the blocks that were still held just before an age, which share was freed at that age? Multiply what is left after
-//! each age, and you have the share that lives longer than it. Blocks that are held now, and those of processes that ended, were
-//! watched up to some age and count in every share up to it: they are *censored*. Leaving them out would say that memory lives
-//! shorter than it does, counting them as freed the same; both are wrong exactly where it matters, for leaks.
+//! Plainly: of the blocks that were still held just before an age, which share was freed at that
+//! age? Multiply the remaining shares up to an age, and you have the share that lives longer.
+//! Blocks that are held now, and blocks of processes that ended, were watched up to some age and
+//! count in every share up to it: they are *censored*. Leaving them out would make lifetimes too
+//! short, and so would counting them as freed. Both are wrong exactly where it matters, for leaks.
 //!
-//! A sample stands for 1/π blocks like it, so it counts with its weight w (here w = s/π: the curves are of bytes).
+//! A sample stands for 1/π blocks like it, so it counts with its weight w (here w = s/π: the curves
+//! are of bytes).
 //!
 //! # Derivation
 //!
-//! E. L. Kaplan and P. Meier, "Nonparametric estimation from incomplete observations", JASA 53 (1958), with sums of weights in the
-//! place of counts: with d_j the weight freed at age t_j and n_j the weight watched at least up to it,
+//! E. L. Kaplan and P. Meier, "Nonparametric estimation from incomplete observations", JASA 53
+//! (1958), with sums of weights in place of counts. With d_j the weight freed at age t_j and n_j
+//! the weight watched at least up to t_j,
 //!
 //! ```text
 //! Ŝ(t) = Π_{t_j ≤ t} (1 − h_j),   h_j = d_j/n_j
 //! ```
 //!
-//! Its variance is that of a function of weighted sums, made linear (D. A. Binder, "Fitting Cox's proportional hazards models from
-//! survey data", Biometrika 79 (1992), for the way; R. L. Williams, "Product-limit survival functions with correlated survival
-//! times", Lifetime Data Analysis 1 (1995), for this estimator):
+//! Its variance is that of a function of weighted sums, made linear (D. A. Binder, "Fitting Cox's
+//! proportional hazards models from survey data", Biometrika 79 (1992), for the method; R. L.
+//! Williams, "Product-limit survival functions with correlated survival times", Lifetime Data
+//! Analysis 1 (1995), for this estimator):
 //!
 //! ```text
 //! Var ln Ŝ(t) = Σ_i w_i²ψ_i²,   ψ_i = Σ_{t_j ≤ t, i watched at t_j} ([i freed at t_j] − h_j) / (n_j(1 − h_j))
 //! ```
 //!
-//! For equal weights the products of different ages cancel, and what is left is M. Greenwood's formula
-//! Σ d_j/(n_j(n_j − d_j)) ("The natural duration of cancer", 1926). With A_j = Σ_{k ≤ j} h_k/(n_k(1 − h_k)) the ψ of a block that was
-//! freed at t_j is 1/n_j − A_{j−1}, that of one last seen at c is −A(c): the sum is made in one pass.
+//! For equal weights the products of different ages cancel, and the rest is M. Greenwood's formula
+//! Σ d_j/(n_j(n_j − d_j)) ("The natural duration of cancer", 1926). With A_j = Σ_{k ≤ j} h_k/(n_k(1
+//! − h_k)), ψ of a block that was freed at t_j is 1/n_j − A_{j−1}, and ψ of a block last seen at c
+//! is −A(c). So one pass computes the sum.
 //!
-//! The variance is turned into a number of effective samples n* = Ŝ(1 − Ŝ)/(Ŝ²·Var ln Ŝ), and the interval is that of Clopper and
-//! Pearson for n*Ŝ of n* (E. L. Korn and B. I. Graubard, "Confidence intervals for proportions with small expected number of positive
-//! counts estimated from survey data", Survey Methodology 24 (1998)). Where the variance has no meaning (nothing freed yet, or
-//! everything) n* is L. Kish's (Σw)²/Σw² over those watched.
+//! The variance is turned into a number of effective samples n* = Ŝ(1 − Ŝ)/(Ŝ²·Var ln Ŝ), and the
+//! interval is that of Clopper and Pearson for n*Ŝ of n* (E. L. Korn and B. I. Graubard,
+//! "Confidence intervals for proportions with small expected number of positive counts estimated
+//! from survey data", Survey Methodology 24 (1998)). Where the variance has no meaning (nothing
+//! freed yet, or everything), n* is L. Kish's (Σw)²/Σw² over the watched blocks.
 //!
-//! The interval is for the law by which this code's blocks live, of which even the blocks of an unsampled program are a sample;
-//! so it does not close where every allocation is sampled.
+//! The interval is for the law of lifetimes of this code's blocks. Even all blocks of a program are
+//! only a sample of that law, so the interval does not close if every allocation is sampled.
 
 mod interval;
 
 use super::Confidence;
 use interval::Proportion;
 
-/// Weights of a set of samples; those of disjoint sets add.
+/// Weights of a set of samples. Weights of disjoint sets add.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Weights {
     /// Number of samples.
@@ -67,26 +73,27 @@ impl Weights {
 
     fn take(&mut self, other: &Weights) {
         self.samples -= other.samples;
-        // Sums of the same numbers in another order: what is left of the last may be below 0.
+        // The sums were added in another order, so rounding may leave the last difference below 0.
         self.sum = if self.samples == 0 { 0.0 } else { (self.sum - other.sum).max(0.0) };
         self.squares =
             if self.samples == 0 { 0.0 } else { (self.squares - other.squares).max(0.0) };
     }
 
-    /// (Σw)²/Σw²: as many equal weights would be worth as much; 0 without any.
+    /// (Σw)²/Σw²: the number of equal weights that would give the same precision; 0 without any
+    /// weight.
     pub fn effective(&self) -> f64 {
         if self.squares > 0.0 { self.sum * self.sum / self.squares } else { 0.0 }
     }
 }
 
-/// What became of blocks at one age. Those that were censored at it count as watched at it.
+/// The ends of blocks at one age. Blocks that were censored at an age count as watched at that age.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
     /// The age, nanoseconds.
     pub age_ns: f64,
-    /// Freed at this age.
+    /// Blocks freed at this age.
     pub freed: Weights,
-    /// Last seen at this age, alive.
+    /// Blocks last seen alive at this age.
     pub censored: Weights,
 }
 
@@ -101,18 +108,20 @@ pub struct Share {
     pub high: f64,
 }
 
-/// The age that half of the bytes outlive, nanoseconds. `None`: not reached by the oldest that was watched, so later or never.
+/// The age that half of the bytes outlive, nanoseconds.
+///
+/// `None`: the oldest watched block did not reach the median, so it is later or never.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Median {
     /// The estimate.
     pub value: Option<f64>,
-    /// Lower end (0 where nothing is known).
+    /// Lower end (0 if nothing is known).
     pub low: f64,
     /// Upper end.
     pub high: Option<f64>,
 }
 
-/// A point of the curve: what holds from its age to the next point's.
+/// A point of the curve: its values hold from its age to the next point's.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     age_ns: f64,
@@ -128,15 +137,15 @@ pub struct Survival {
     points: Vec<Point>,
     /// Effective number of all samples.
     effective: f64,
-    /// The oldest age that was seen.
+    /// The oldest observed age.
     oldest_ns: f64,
 }
 
 impl Survival {
-    /// The curve of what the steps say, in any order.
+    /// The curve of the steps, in any order.
     pub fn new(mut steps: Vec<Step>) -> Survival {
         steps.sort_by(|a, b| a.age_ns.total_cmp(&b.age_ns));
-        // One age is one step, whatever number of steps it came in.
+        // Steps of one age become one step.
         steps.dedup_by(|next, first| {
             let same = next.age_ns == first.age_ns;
             if same {
@@ -151,7 +160,7 @@ impl Survival {
             watched.add(&step.censored);
         }
         let mut curve = Survival { effective: watched.effective(), ..Survival::default() };
-        // A, and Σw²ψ² of those that have ended.
+        // A, and Σw²ψ² of the blocks that have ended.
         let (mut surviving, mut sum, mut gone) = (1.0, 0.0, 0.0);
         let mut effective = curve.effective;
         for step in &steps {
@@ -192,7 +201,7 @@ impl Survival {
         let tail = confidence.alpha() / 2.0;
         let proportion = self.proportion(age_ns);
         let value = proportion.share;
-        // Nobody was watched that long: all that may have been freed since.
+        // No block was watched that long: all blocks may have been freed since.
         let watched = age_ns <= self.oldest_ns || value == 0.0;
         let low = if watched { proportion.low(tail) } else { 0.0 };
         Share { value, low: low.min(value), high: proportion.high(tail).max(value) }
@@ -217,8 +226,9 @@ impl Survival {
         }
     }
 
-    /// The median lifetime; its interval has every age at which the curve's interval has ½ (R. Brookmeyer and J. Crowley, "A
-    /// confidence interval for the median survival time", Biometrics 38 (1982)).
+    /// The median lifetime. Its interval holds every age at which the curve's interval contains ½
+    /// (R. Brookmeyer and J. Crowley, "A confidence interval for the median survival time",
+    /// Biometrics 38 (1982)).
     pub fn median(&self, confidence: Confidence) -> Median {
         let tail = confidence.alpha() / 2.0;
         let first = |reached: &dyn Fn(&Point) -> bool| {

@@ -1,11 +1,12 @@
 //! Sums over samples for the failed-trials estimator.
 //!
-//! A sample at interval R stands for R − 1 failed trials on average, with variance R(R − 1), and for the tail of its
-//! allocation, whose trials were skipped (see [`mod@super::failed_trials`]). These sums add, also over samples of different intervals.
+//! A sample at interval R stands for R − 1 failed trials on average, with variance R(R − 1). It
+//! also stands for the tail of its allocation, whose trials were skipped (see
+//! [`mod@super::failed_trials`]). These sums add, also over samples of different intervals.
 
 use super::Sample;
 
-/// Sums of failed trials over a set of samples; those of disjoint sets add.
+/// Sums of failed trials over a set of samples. Sums of disjoint sets add.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trials {
     /// Σ(R − 1): expected failed trials before the samples.
@@ -17,8 +18,11 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// Of one sample. Where the hit's place is not known, or the sample was only kept with some probability, its
-    /// weight s/π takes the place of (R − 1) + u: it is the expectation of that, given that the allocation was sampled.
+    /// The sums of one sample.
+    ///
+    /// If the position of the hit is unknown, or the sample was only kept with some probability,
+    /// its weight s/π replaces (R − 1) + u: the weight is the expectation of that sum, given that
+    /// the allocation was sampled.
     pub fn of(sample: &Sample) -> Trials {
         let interval = sample.design.interval();
         match sample.tail {
@@ -47,7 +51,7 @@ impl Trials {
         self.tail += other.tail;
     }
 
-    /// So many of them.
+    /// Multiplies the sums by `count`.
     pub(super) fn scale(&mut self, count: f64) {
         self.failures *= count;
         self.variance *= count;

@@ -1,45 +1,54 @@
-//! By how much held memory has grown in a time.
+//! The growth of held memory in a time.
 //!
-//! Plainly: what is held at the end less what was held at the beginning is what came and stayed less what was there and went. A block
-//! that is held at both ends, and one that came and went in between, is in neither: its sample cancels exactly, however little is sampled. So
-//! the error is that of the few blocks that changed the sum, and not that of the many that make it up, as in the difference of two live profiles.
+//! Plainly: what is held at the end minus what was held at the beginning is what came and stayed
+//! minus what was there and went. A block that is held at both ends is in neither part, and neither
+//! is a block that came and went in between. Such a sample cancels exactly, however little is
+//! sampled. So the error is that of the few blocks that changed the sum. In the difference of two
+//! live profiles it would be that of the many blocks that make up the sum.
 //!
 //! # Derivation
 //!
-//! With C the blocks that came in the time and are held at its end, and W those that were held at its beginning and ended in it,
+//! With C the blocks that came in the time and are held at its end, and W the blocks that were held
+//! at its beginning and ended in it,
 //!
 //! ```text
 //! growth = Σ_C s − Σ_W s,   estimated by   Σ_sampled C w − Σ_sampled W w,   w = s/π
 //! ```
 //!
-//! Both are sums over sets of blocks that are given by the program, each block with the π that its sample has at the end of its life or now
-//! (thinning included), so that both are unbiased; the sets are disjoint, so that they are independent.
+//! Both are sums over sets of blocks that the program determines. Each block has the π that its
+//! sample has at the end of its life or now (thinning included), so both sums are unbiased. The
+//! sets are disjoint, so the sums are independent.
 //!
 //! # What the interval is for
 //!
-//! The growth that has happened, and the growth that is to be expected of such a program in such a time. A steady queue holds a few blocks more or
-//! fewer at any moment; where every allocation is sampled that is known for certain, and it is still no leak. So coming and going count as
-//! chance too: events of a Poisson process, of which samples are a random part. The variance of a sum of such events is
-//! Σw², not Σw²(1 − π) as of [`super::weighted()`]; the bounds are those of Fay and Feuer's gamma interval as it is in their paper, and where π is small both
-//! are the same. For what has happened they are too wide, never too narrow, since Σw²(1 − π) ≤ Σw². The interval of the difference is that of
-//! [`super::difference()`] (Zou and Donner).
+//! The interval is for two growths: the one that has happened, and the one to be expected of such a
+//! program in such a time. A steady queue holds a few blocks more or fewer at any moment. If every
+//! allocation is sampled, that is known for certain, and it is still no leak. So coming and going
+//! count as chance too: events of a Poisson process, of which samples are a random part.
 //!
-//! For equal weights a test of C against W, given how many samples came and went altogether, is the sign test of n fair coins.
-//! Blocks that come in bursts, all at once, are not covered: their number is that of bursts.
+//! The variance of a sum of such events is Σw², not Σw²(1 − π) as for [`super::weighted()`]. The
+//! bounds are those of Fay and Feuer's gamma interval as in their paper; for small π both are the
+//! same. For the growth that has happened they are too wide, never too narrow, since Σw²(1 − π) ≤
+//! Σw². The interval of the difference is that of [`super::difference()`] (Zou and Donner).
+//!
+//! For equal weights a test of C against W, given how many samples came and went altogether, is the
+//! sign test of n fair coins. Blocks that come in bursts, all at once, are not covered: their
+//! number is the number of bursts.
 //!
 //! # All stacks at once
 //!
-//! C. E. Bonferroni's inequality: each of M stacks at the confidence 1 − α/M, M the stacks of which a sample came or went. Given how many
-//! samples each has (coming or going is then the chance), M is fixed, and all bounds hold at once with the probability 1 − α or more. A stack
-//! without a sample that came or went is never named.
+//! C. E. Bonferroni's inequality: each of M stacks at the confidence 1 − α/M, M the stacks of which
+//! a sample came or went. Given how many samples each has (coming or going is then the chance), M
+//! is fixed, and all bounds hold at once with the probability 1 − α or more. A stack without a
+//! sample that came or went is never listed.
 
 use super::difference::ends_of_difference;
 use super::{Confidence, Moments, Sample, Side};
 
-/// In place of π where a sample is an event of a Poisson process: so small that 1 − π is 1.
+/// Replaces π for a sample that is an event of a Poisson process: so small that 1 − π is 1.
 const POISSON_INCLUSION: f64 = 1e-12;
 
-/// Blocks that came, or that went, as far as they were sampled. Those of disjoint sets add.
+/// Sampled blocks that came, or that went. Sums of disjoint sets add.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Turnover {
     /// Number of samples.
@@ -81,7 +90,7 @@ impl Turnover {
     }
 }
 
-/// A growth in bytes, negative where less is held. `low ≤ value ≤ high`.
+/// A growth in bytes, negative if less is held. `low ≤ value ≤ high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
     /// The unbiased estimate.
@@ -92,9 +101,10 @@ pub struct Growth {
     pub high: f64,
 }
 
-/// The growth by `came` − `went`. `unseen_bytes`: the most that goes unseen per unit of hazard, the sampling interval in bytes.
+/// The growth by `came` − `went`. `unseen_bytes` is the most that goes unseen per unit of hazard,
+/// the sampling interval in bytes.
 ///
-/// Only where neither has a sample it sets the ends, at ±`unseen_bytes`·ln(2/α).
+/// `unseen_bytes` sets the ends, at ±`unseen_bytes`·ln(2/α), only if neither side has a sample.
 pub fn growth(
     went: &Turnover,
     came: &Turnover,
@@ -107,10 +117,11 @@ pub fn growth(
     Growth { value, low: low.min(value), high: high.max(value) }
 }
 
-/// The confidence of each of `stacks` intervals that are to hold at once with `confidence` ([`mod@self`]).
+/// The confidence of each of `stacks` intervals that must hold at once with `confidence`
+/// ([`mod@self`]).
 pub fn each_of(stacks: usize, confidence: Confidence) -> Confidence {
     let alpha = confidence.alpha() / stacks.max(1) as f64;
-    // No profile has so many stacks that this would round to 1.
+    // No profile has so many stacks that this rounds to 1.
     Confidence::new(1.0 - alpha).unwrap_or(confidence)
 }
 
@@ -139,7 +150,7 @@ mod tests {
             let growth = of(went, came);
             assert!(growth.low < 0.0 && growth.high > growth.value, "{went} {came}: {growth:?}");
         }
-        // Near that of the normal approximation where there are many.
+        // With many samples it is close to the normal approximation.
         let many = of(10_000, 11_000);
         let half = 1.96 * 21_000f64.sqrt() * 1e6;
         assert!(((many.value - many.low) / half - 1.0).abs() < 0.05, "{many:?} {half}");

@@ -1,4 +1,5 @@
-//! What a row may have in size classes of which it has no sample, and at rates of which it has none (the module `epoch`).
+//! What a row may have in size classes, and at rates (the module `epoch`), of which it has no
+//! sample.
 
 use super::epoch::add_room;
 use super::quantity::Quantity;
@@ -11,7 +12,7 @@ impl Reference {
         self.strata.range(Stratum::all_of(process)).map(|(stratum, totals)| (*stratum, totals))
     }
 
-    /// The processes of `row`; all of them if it has no stratum.
+    /// The processes of `row`; all processes if the row has no stratum.
     pub(super) fn processes_of(&self, row: &Row) -> Vec<u32> {
         let mut processes: Vec<u32> = row.processes().collect();
         if processes.is_empty() {
@@ -21,8 +22,8 @@ impl Reference {
         processes
     }
 
-    /// The most bytes (or objects, where they are more) that go unseen per unit of hazard, in any size class that has something: what a sum without a
-    /// sample may have where it is not known in which classes it could be.
+    /// The most bytes (or objects, if these are more) that go unseen per unit of hazard, in any
+    /// size class with allocations. It applies to a sum without a sample whose classes are unknown.
     pub fn most_unseen(&self, is_held: bool) -> f64 {
         let quantity = Quantity::new(true, is_held);
         let each = self.strata.iter().map(|(stratum, totals)| match self.epochs_of(stratum) {
@@ -34,11 +35,11 @@ impl Reference {
                 unseen.map(|of| of.bytes.max(of.objects)).fold(0.0, f64::max)
             }
         });
-        // Of what nobody has allocated yet nothing is known but the interval.
+        // If nothing was allocated yet, only the interval is known.
         each.reduce(f64::max).unwrap_or(self.interval_bytes)
     }
 
-    /// Room for what `row` may have in the size classes of which it has no sample.
+    /// Room for what `row` may have in size classes of which it has no sample.
     pub(super) fn room(&self, row: &Row, quantity: Quantity, confidence: Confidence) -> Room {
         let mut room = Room::default();
         let processes = self.processes_of(row);
@@ -67,8 +68,8 @@ impl Reference {
 }
 
 impl StratumTotals {
-    /// What a row without a sample in this stratum may have of it: most per unit of hazard, and most altogether. `own` is what the row has of
-    /// the stratum's other quantities.
+    /// What a row without a sample may have in this stratum: most per unit of hazard, and most
+    /// altogether. `own` is the row's part of the stratum's other quantities.
     fn unseen(
         &self,
         own: Option<&RowMoments>,
@@ -81,7 +82,8 @@ impl StratumTotals {
         (quantity.pick(self.unseen_bytes, self.unseen_objects), self.left(own, quantity))
     }
 
-    /// The most that a row may have beside its own samples: the exact total without what is others'; infinite where that is not known.
+    /// The most that a row may have besides its own samples: the exact total without what belongs
+    /// to other rows; infinite if it is not known.
     pub(super) fn left(&self, own: Option<&RowMoments>, quantity: Quantity) -> f64 {
         let Some((bytes, objects)) = self.exact.or(self.at_most) else { return f64::INFINITY };
         let allocated = quantity.allocated();

@@ -1,9 +1,9 @@
 //! The weighted estimator.
 //!
-//! Plainly: the estimate is the sum of what the samples stand for. The interval answers "which
-//! true totals could have given samples like these?". Downwards the samples bound it: they exist.
-//! Upwards, what is not certain is only what was missed, and there may be one more block missed
-//! like the most telling of the samples.
+//! Plainly: the estimate is the sum of what the samples stand for. The interval answers "which true
+//! totals could have given samples like these?". Downwards the samples bound it: they exist.
+//! Upwards, only missed blocks are uncertain, and one more block like the most influential sample
+//! may have been missed.
 //!
 //! # Derivation
 //!
@@ -19,54 +19,63 @@
 //! ```
 //!
 //! with v = Σw² and w_m the largest weight; for equal weights it is Garwood's exact Poisson
-//! interval. Samples here are not Poisson but independent trials of probability π, of which large
-//! blocks are all but certain. So each w² carries its Horvitz–Thompson factor (1−π), and
+//! interval. Samples here are not Poisson but independent trials of probability π, and large blocks
+//! are all but certain. So each w² carries its Horvitz–Thompson factor (1−π), and
 //!
 //! ```text
 //! low  = max(own, gamma quantile of α/2 for mean y, variance v)
 //! high = own + gamma quantile of 1 − α/2 for mean Σw(1−π) + w_m(1−π_m), variance v + w_m²(1−π_m)
 //! ```
 //!
-//! with own = Σx, the quantity of the samples themselves, and m the sample with the largest
-//! w(1−π) = w − x. The upper end is the gamma distribution of what was *missed*: for n blocks of one
-//! size their number is negative binomial with n + 1 successes, whose mean (n+1)(1−π)/π and variance
-//! (n+1)(1−π)/π² are the ones above. Taken of the whole y instead, as for Poisson counts, the
-//! tail is far too thin once some blocks are all but certain (2 MiB blocks at 512 KiB, asked
-//! for 99.99 %: missed 0.23 % of the time; this way below 0.01 %). A gamma variable may be a fraction
-//! of a block, blocks come whole: where the chance that one was missed, which is then close to the
-//! shape, exceeds α/2, the upper end has room for one.
+//! with own = Σx, the quantity of the samples themselves, and m the sample with the largest w(1−π)
+//! = w − x. The upper end is the gamma distribution of what was *missed*. For n blocks of one size
+//! their number is negative binomial with n + 1 successes, whose mean (n+1)(1−π)/π and variance
+//! (n+1)(1−π)/π² are the ones above.
+//!
+//! If the gamma distribution were that of the whole y, as for Poisson counts, the tail would be far
+//! too thin once some blocks are all but certain (2 MiB blocks at 512 KiB, asked for 99.99 %:
+//! missed 0.23 % of the time; with this method below 0.01 %). A gamma variable may be a fraction of
+//! a block, but blocks come whole. If the chance that one block was missed, which is then close to
+//! the shape, exceeds α/2, the upper end has room for one block.
 //!
 //! As all π go to 1 the interval closes on the exact total. At small π it is Fay and Feuer's.
 //!
-//! Points of the Poisson strategy are events of weight R, however many fall into one block: their number is a Poisson count, and
-//! the interval is Garwood's times R. They stand in the moments with w(1−π) = R and π = 0, v = Σw²; v/w_m = Σw is then what is uncertain, the
-//! rest of y (blocks above the cut-off) is certain:
+//! Points of the Poisson strategy are events of weight R, however many fall into one block. Their
+//! number is a Poisson count, and the interval is Garwood's times R. The moments of a point are
+//! w(1−π) = R and π = 0, v = Σw². Then v/w_m = Σw is uncertain, and the rest of y (blocks above the
+//! cut-off) is certain:
 //!
 //! ```text
 //! low  = max(own, y − v/w_m + gamma quantile of α/2 for mean v/w_m, variance v)
 //! high = y − v/w_m + gamma quantile of 1 − α/2 for mean v/w_m + w_m, variance v + w_m²
 //! ```
 //!
-//! Measured by `tests/coverage.rs`, which prints the table, for blocks of one size and for mixed
-//! and heavy-tailed sizes: asked for 95 %, it covers 95.1 % to 99 % from 10 expected samples up, 97 %
-//! to 99.7 % at 5, and is at most 13 % wider than y ± z√v (4 % at 100 samples). The moments alone do not know sizes of which there is no
-//! sample at all: counts of *objects* of mixed sizes, made from them, cover 53 % to 97 %. [`super::of_row()`] adds room for
-//! those (the module `room`), and then they cover 95 % and more; `cargo xtask simulate` prints it for every pair.
+//! `tests/coverage.rs` measures the coverage and prints the table, for blocks of one size and for
+//! mixed and heavy-tailed sizes. Asked for 95 %, the interval covers 95.1 % to 99 % from 10
+//! expected samples up, 97 % to 99.7 % at 5. It is at most 13 % wider than y ± z√v (4 % at 100
+//! samples).
+//!
+//! The moments do not know sizes without any sample: intervals of counts of *objects* of mixed
+//! sizes, from moments alone, cover 53 % to 97 %. [`super::of_row()`] adds room for those sizes
+//! (the module `room`), and then the intervals cover 95 % and more. `cargo xtask simulate` prints
+//! the coverage for every pair.
 
 use super::gamma::{Tail, quantile};
 use super::room::{Room, Slot};
 use super::{Confidence, Estimate, Method, Moments};
 
-/// The weighted (Horvitz–Thompson) estimate of a total with its gamma interval, as far as the samples tell: for one size
-/// class, or where unseen sizes do not matter. [`super::of_row()`] makes room for those too.
+/// The weighted (Horvitz–Thompson) estimate of a total with its gamma interval, from samples alone:
+/// for one size class, or where unseen sizes do not matter. [`super::of_row()`] also makes room for
+/// unseen sizes.
 ///
-/// `interval_bytes` is the mean number of bytes between samples (the largest that was in force): with
-/// no sample at all the estimate is 0 and the upper end R·ln(2/α), since as many unseen bytes (or
-/// one-byte objects) leave no sample with probability (1 − 1/R)^(R·ln(2/α)) < α/2. At R = 1 nothing is
-/// unseen, and it is 0.
+/// `interval_bytes` is the mean number of bytes between samples (the largest that was active).
+/// Without any sample the estimate is 0 and the upper end R·ln(2/α), since that many unseen bytes
+/// (or one-byte objects) leave no sample with probability (1 − 1/R)^(R·ln(2/α)) < α/2. At R = 1
+/// nothing is unseen, and the upper end is 0.
 ///
-/// Samples that were certain (π = 1) have no variance: the interval closes on the value. An infinite variance (points of a
-/// stride) has no upper end, and its lower one is what the samples own.
+/// Samples that were certain (π = 1) have no variance: the interval closes on the value. With an
+/// infinite variance (points of a stride) there is no upper end, and the lower end is what the
+/// samples own.
 pub fn weighted(moments: &Moments, interval_bytes: f64, confidence: Confidence) -> Estimate {
     let seen = moments.sum > 0.0 && moments.samples > 0;
     let room =
@@ -78,15 +87,17 @@ pub fn weighted(moments: &Moments, interval_bytes: f64, confidence: Confidence) 
     Estimate { high: estimate.high.min(f64::MAX), method: Method::Weighted, ..estimate }
 }
 
-/// The same with room for what was not seen. Where that has no end (a size class that is not sampled, a stride, and no exact total), the
-/// interval has none either.
+/// The weighted estimate with room for what was not seen.
+///
+/// If the room has no end (a size class that is not sampled, a stride, and no exact total), the
+/// interval has no upper end.
 pub(super) fn with_room(moments: &Moments, room: &Room, confidence: Confidence) -> Estimate {
     let tail = confidence.alpha() / 2.0;
     let value = moments.sum;
     let (low, high) = if value > 0.0 && moments.samples > 0 {
         bounds(moments, room, tail)
     } else {
-        // Also samples of 0 bytes only: they say nothing about bytes.
+        // Also samples of 0 bytes only: they give no information on bytes.
         (0.0, room.at(-tail.ln()))
     };
     let (low, high) = (low.clamp(0.0, value), high.max(value));
@@ -100,7 +111,7 @@ pub(super) fn bounds(moments: &Moments, room: &Room, tail: f64) -> (f64, f64) {
     if moments.variance == f64::INFINITY && value.is_finite() {
         return (moments.own, f64::INFINITY);
     }
-    // Not "== 0": sums of no meaning must give no interval of no meaning.
+    // Not "== 0": sums without meaning must not give an interval without meaning.
     if !(moments.variance > 0.0 && moments.variance.is_finite() && value.is_finite()) {
         return (value, value + room.at(-tail.ln()));
     }
@@ -113,10 +124,11 @@ pub(super) fn bounds(moments: &Moments, room: &Room, tail: f64) -> (f64, f64) {
     (low.max(moments.own), certain + missed(moments, uncertain, room, tail))
 }
 
-/// The part of the sum that the upper end takes for granted.
+/// The part of the sum that is certain for the upper end.
 fn certain(moments: &Moments) -> f64 {
     let points = moments.variance / moments.largest;
-    // A π of 0 marks points of weight w, whose variance is Σw²: Σw = v/w where they are equal, less where not.
+    // A π of 0 marks points of weight w, whose variance is Σw². Σw = v/w if the weights are equal;
+    // v/w is less if not.
     if moments.largest_inclusion == 0.0 && points > 0.0 && points.is_finite() {
         moments.sum - points.min(moments.sum)
     } else {
@@ -124,11 +136,12 @@ fn certain(moments: &Moments) -> f64 {
     }
 }
 
-/// The upper end of what is there beyond what is certain: that of the classes seen with all that the others can have, or less.
+/// The upper end of the uncertain part: the seen classes plus at most all that the other classes
+/// can have.
 fn missed(moments: &Moments, uncertain: f64, room: &Room, tail: f64) -> f64 {
     let (excess, inclusion) = (moments.largest, moments.largest_inclusion);
     let like_the_largest = excess > 0.0 && inclusion < 1.0;
-    // Σw(1−π) = Σw − Σx; the difference may have lost what is left of the largest alone.
+    // Σw(1−π) = Σw − Σx; cancellation may have lost the largest sample's part.
     let mean = if like_the_largest { uncertain.max(excess) } else { uncertain };
     let bound = |slot: Slot| {
         let (mean, variance) = (mean + slot.mean, moments.variance + slot.variance);

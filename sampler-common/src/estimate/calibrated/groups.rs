@@ -1,13 +1,16 @@
 //! Which size classes of a process are calibrated together.
 //!
-//! Plainly: samples of a class say whose it is. A class with few joins one of much the same size that has more. A class without any is
-//! shared out by the samples of its neighbours where it went unseen by chance; where it can hardly be seen at all, and nothing near it was,
-//! samples of other sizes say nothing of it, and it stays apart: nobody's.
+//! Plainly: samples of a class say whose the class is. A class with few samples joins a class of
+//! much the same size that has more. A class without samples that went unseen by chance is shared
+//! out by the samples of its neighbours. If a class can hardly be seen at all, and no class near it
+//! was seen, samples of other sizes say nothing about it. It then stays apart and belongs to no
+//! row.
 //!
 //! # The rule
 //!
-//! Distances are in classes, each twice the size of the one before. Of a class with N objects exactly, at most u of which go unseen per
-//! unit of hazard, at least N/u samples were to be expected; the sum of these over its epochs where its rate has changed.
+//! Distances are in classes, each twice the size of the one before. For a class with N objects
+//! exactly, of which at most u go unseen per unit of hazard, at least N/u samples are expected. If
+//! the rate of the class has changed, this number is a sum over its epochs.
 //!
 //! ```text
 //! sampled, fewer than 5 samples in its group   joins a neighbour at most 3 away; else it is a group by itself
@@ -16,29 +19,32 @@
 //! no sample, N/u < ln 2                        a group of its own, without a sample
 //! ```
 //!
-//! Below ln 2 a class more often than not has no sample. Whether it can be seen is of the design, not of the draw: a class that is left out
-//! would be in nearly any run. Classes of one group are shared out alike, which is right only if the rows have
-//! like shares of both; and a ratio is biased by about 1/n of a standard deviation squared, hence the 5, unless
-//! all of the group has one size (of n samples each stands for T/n then), as it nearly has in a single class.
+//! Below ln 2 a class more often than not has no sample. Whether it can be seen depends on the
+//! design, not on the draw: a class that is left out is left out in nearly any run.
+//!
+//! Classes of one group are shared out alike, which is right only if the rows have similar shares
+//! of both. A ratio is biased by about 1/n of a standard deviation squared, hence the 5. There is
+//! no bias if the whole group has one size (each of n samples then stands for T/n), as is nearly
+//! true for a single class.
 
 use super::Quantity;
 use crate::estimate::{Reference, Row, RowMoments, Stratum};
 
-/// A group with fewer samples joins a near one.
+/// A group with fewer samples joins a close group.
 pub const MIN_SAMPLES: u64 = 5;
 
-/// Sampled classes join across at most so many: sizes within 8 times.
+/// Largest distance across which sampled classes join: sizes within 8 times.
 pub const MAX_CLASSES: u8 = 3;
 
-/// A class without a sample and with fewer to be expected joins none that is further away.
+/// A class without a sample and with fewer expected samples joins no class beyond that distance.
 pub const MIN_EXPECTED: f64 = std::f64::consts::LN_2;
 
 /// Size classes of a process that are calibrated together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
-    /// With their exact bytes and objects.
+    /// Strata with their exact bytes and objects.
     pub(super) strata: Vec<(Stratum, (u64, u64))>,
-    /// Over all rows.
+    /// Moments over all rows.
     pub(super) sampled: RowMoments,
 }
 
@@ -52,7 +58,8 @@ impl Group {
         self.sampled.alloc_objects.samples < MIN_SAMPLES
     }
 
-    /// Whether `next`, of larger sizes, is near enough; one without a sample has nothing else to stand for it.
+    /// Whether `next`, of larger sizes, is close enough. A group without a sample may join at any
+    /// distance: no other samples can stand for it.
     fn may_join(&self, next: &Group) -> bool {
         let is_empty = |group: &Group| group.sampled.alloc_objects.samples == 0;
         let edges = (self.strata.last(), next.strata.first());
@@ -60,7 +67,7 @@ impl Group {
         is_empty(self) || is_empty(next) || last.class.abs_diff(first.class) <= MAX_CLASSES
     }
 
-    /// What `row` has of it.
+    /// The moments of `row` in this group.
     pub(super) fn of(&self, row: &Row) -> RowMoments {
         let mut sum = RowMoments::default();
         self.strata.iter().filter_map(|(at, _)| row.get(*at)).for_each(|of| sum.add(of));
@@ -72,7 +79,8 @@ impl Group {
         self.strata.iter().map(|(_, (bytes, objects))| quantity.pick(*bytes, *objects) as f64).sum()
     }
 
-    /// The exact total of the strata that `row` has without a sample, as [`super::unsampled`] makes it.
+    /// The exact total of the strata that are in `row` without a sample, as [`super::unsampled`]
+    /// returns them.
     pub(super) fn exact_of_unsampled(&self, row: &Row, quantity: Quantity) -> f64 {
         let empty = |at: &Stratum| row.get(*at).is_some_and(|of| *of == RowMoments::default());
         let strata = self.strata.iter().filter(|(at, _)| empty(at));
@@ -94,14 +102,15 @@ pub(super) fn groups(reference: &Reference, process: u32) -> Option<Vec<Group>> 
         let visible = reference.expected(&stratum, totals) >= MIN_EXPECTED;
         if near || visible { classes.push(class) } else { unseen.push(class) }
     }
-    // Upwards small ones take in what follows; what is still small then is taken in from below.
+    // Upwards, small groups absorb the next one. Groups that are still small are then absorbed from
+    // below.
     let mut groups = joined(classes, |last, _| last.is_small());
     groups = joined(groups, |_, next| next.is_small());
     groups.append(&mut unseen);
     if groups.is_empty() { None } else { Some(groups) }
 }
 
-/// The groups after each has been joined to the one before it that `wants` it and may have it.
+/// The groups after each has joined the one before it, if that group `wants` it and may join it.
 fn joined(groups: Vec<Group>, wants: impl Fn(&Group, &Group) -> bool) -> Vec<Group> {
     let mut joined: Vec<Group> = Vec::new();
     for group in groups {
@@ -119,7 +128,7 @@ mod tests {
     use crate::estimate::{Sample, StratumTotals};
     use crate::sampling::Rate;
 
-    /// Classes of the groups of (class, samples, expected samples).
+    /// Classes of the groups that (class, samples, expected samples) form.
     fn grouped(classes: &[(u8, u64, f64)]) -> Vec<Vec<u8>> {
         let mut reference = Reference::default();
         for (class, samples, expected) in classes {

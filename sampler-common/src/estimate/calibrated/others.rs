@@ -1,13 +1,15 @@
-//! The other side of a row that has most of what there is: all that is not in it.
+//! The complement of a row that has most of the samples: everything that is not in the row.
 //!
-//! Plainly: the row and the others sum to the exact total, so that the row's lower end is what the others' upper end leaves. Where the row has a
-//! hundred samples and the others none, its own variance says next to nothing; what is open is how much the others may have
-//! had without a sample. Of n samples all in the row, others of an expected ln(2/α) samples would show none with probability α/2:
-//! the lower end is 1 − ln(2/α)/n of the total, as it is in an exact binomial interval of n hits in n.
+//! Plainly: the row and the others sum to the exact total, so the row's lower end is what the
+//! others' upper end leaves. If the row has a hundred samples and the others none, the row's own
+//! variance says next to nothing. The open question is how much the others may have without a
+//! sample. If all n samples are in the row, others with ln(2/α) expected samples would show none
+//! with probability α/2. So the lower end is 1 − ln(2/α)/n of the total, as in an exact binomial
+//! interval of n hits in n.
 
 use crate::estimate::{Reference, Row, RowMoments};
 
-/// What the processes of `row` have beside it: every stratum, with samples or not.
+/// What the processes of `row` have outside the row: every stratum, with or without samples.
 pub(super) fn others(row: &Row, reference: &Reference) -> Row {
     let mut others = Row::default();
     for process in reference.processes_of(row) {
@@ -16,7 +18,8 @@ pub(super) fn others(row: &Row, reference: &Reference) -> Row {
             let all = totals.sampled;
             let alloc_space = all.alloc_space.less(&own.alloc_space);
             let alloc_objects = all.alloc_objects.less(&own.alloc_objects);
-            // Whose the rarest sample is is not known; where rates have changed the weighted interval is part of the calibrated one.
+            // It is unknown whose sample is the rarest. If rates have changed, the weighted
+            // interval is part of the calibrated one.
             let alloc_rarest = all.alloc_rarest;
             *others.stratum(stratum) =
                 RowMoments { alloc_space, alloc_objects, alloc_rarest, ..RowMoments::default() };

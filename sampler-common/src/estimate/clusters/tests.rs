@@ -65,7 +65,7 @@ fn a_row_in_one_window_has_no_upper_end() {
     each[3] = 100.0;
     let estimate = space(&row(&each), &reference);
     assert_eq!(estimate.value, 100.0);
-    // One sample of κ = 0.1: as one sample of π = 0.1 alone, or more.
+    // One sample of κ = 0.1: at least the interval of one sample of π = 0.1 alone.
     assert!(estimate.low < 11.0 && estimate.high > 300.0, "{estimate:?}");
 }
 
@@ -77,7 +77,7 @@ fn rows_of_windows_add() {
     a.add(&b);
     let sum = space(&a, &reference);
     assert_eq!(sum.value, of_a.value + of_b.value);
-    // What is the same in all windows has the variance of its samples only.
+    // A quantity that is the same in all windows has the variance of its samples only.
     assert!(sum.high - sum.value < of_a.high - of_a.value + of_b.high - of_b.value);
     assert_eq!(a.clusters_of(0).count(), 10);
 }
@@ -103,7 +103,8 @@ fn the_upper_end_carries_the_probe_effect() {
     assert!(!all.has_interval() && (all.low - 1000.0).abs() < 1e-6, "{all:?}");
 }
 
-/// A program of two phases whose traps slow it down by less than M in one of them only: the truth is below the upper end.
+/// A program of two phases. Traps slow it down by less than M in one phase only: the truth is below
+/// the upper end.
 #[test]
 fn each_window_has_its_own_probe_effect() {
     let (own_ns, traps, effect_ns) = (1e6, 800.0, 400.0);

@@ -14,7 +14,8 @@ fn epoch(interval: u64, bytes: u64) -> Epoch {
     Epoch { bytes, objects: bytes / SIZE, alloc: unseen, inuse: unseen }
 }
 
-/// The room in bytes, spent and unspent, of a row with a sample at each of `intervals`.
+/// The room in bytes of a row with a sample at each of `intervals`: for one unit of hazard, and for any
+/// hazard.
 fn room(epochs: &[Epoch], intervals: &[u64], others: u64) -> (f64, f64) {
     let (mut own, mut totals) = (RowMoments::default(), StratumTotals::default());
     intervals.iter().for_each(|of| own.add_allocation(&Sample::new(SIZE, design(*of))));
@@ -38,7 +39,7 @@ fn a_row_has_room_in_epochs_without_its_samples() {
     let (spent, most) = room(&epochs, &[], 0);
     assert!((spent - f64::from((1 << 20) + (60 << 10))).abs() < 100.0, "{spent}");
     assert_eq!(most, f64::from((1 << 30) + (1 << 20)));
-    // A sample of the short one leaves the long one, one of the long one nothing.
+    // A sample of the short interval leaves the long epoch, a sample of the long interval nothing.
     assert_eq!(room(&epochs, &[short], 0), (f64::from(1 << 20), f64::from(1 << 20)));
     assert_eq!(room(&epochs, &[long], 0), (0.0, 0.0));
     assert_eq!(room(&epochs, &[short, long], 0), (0.0, 0.0));
@@ -64,7 +65,7 @@ fn the_next_sample_may_be_of_a_longer_interval() {
     };
     let (after, before) = next(1 << 40, &[short]);
     assert!((after / long as f64 - 1.0).abs() < 1e-3 && before < 65536.0, "{after} {before}");
-    // What was allocated, and then one more of the short interval.
+    // What was allocated, and then one more event of the short interval.
     let (after, _) = next(1 << 20, &[short]);
     assert!((after / ((1 << 20) + (64 << 10)) as f64 - 1.0).abs() < 0.05, "{after}");
     let (after, before) = next(1 << 40, &[short, long]);

@@ -1,20 +1,21 @@
-//! Failed trials where the rate has changed: the next hit may be one of a rate of which there is no sample.
+//! Failed trials if the rate has changed: the next hit may have a rate of which there is no sample.
 //!
-//! The law of the module above has one more hit of the effective interval R. Where what was allocated at longer intervals is known
-//! ([`mod@crate::estimate::epoch`]), that hit is K(E) instead, the fractional knapsack of all epochs (the module `room`) before one more of R:
+//! The law of the parent module has one more hit of the effective interval R. If the allocations at
+//! longer intervals are known ([`mod@crate::estimate::epoch`]), that hit is K(E) instead: the
+//! fractional knapsack of all epochs (the module `room`), before one more hit of R:
 //!
 //! ```text
 //! high = u + gamma quantile of 1 − α/2 for mean Σ(R − 1) + E[K], variance ΣR(R − 1) + Var(K)
 //! ```
 //!
-//! and never below the one of a constant rate. Without a failed trial it is K(ln(2/α)).
+//! and never below the end for a constant rate. Without a failed trial it is K(ln(2/α)).
 
 use super::Law;
 use crate::estimate::gamma::{Tail, quantile};
 use crate::estimate::room::Room;
 use crate::estimate::{Estimate, Trials};
 
-/// `estimate` of these trials, with room for what passed at other rates.
+/// `estimate` of these trials, with room for allocations at other rates.
 pub(in crate::estimate) fn widened(estimate: Estimate, trials: &Trials, room: &Room) -> Estimate {
     let tail = estimate.confidence.alpha() / 2.0;
     let Some(Law { interval, .. }) = Law::matching(trials) else {

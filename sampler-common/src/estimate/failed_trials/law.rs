@@ -1,4 +1,5 @@
-//! The negative binomial law of failed trials, and its quantiles: an exact search that begins at those of the gamma distribution.
+//! The negative binomial law of failed trials, and its quantiles: an exact search that begins at
+//! the quantiles of the gamma distribution.
 
 use super::Edges;
 use crate::estimate::binomial::Binomial;
@@ -6,11 +7,11 @@ use crate::estimate::domain::MAX_TRIALS;
 use crate::estimate::gamma::{Tail, quantile};
 use crate::estimate::{Confidence, Estimate, Method, Trials};
 
-/// From here on the series of the incomplete beta function is long, and bounds are those of the gamma distribution, less than
-/// 10⁻⁴ standard deviations off.
+/// Samples from which the series of the incomplete beta function is too long. The bounds then come
+/// from the gamma distribution, less than 10⁻⁴ standard deviations off.
 const MAX_SERIES_SAMPLES: f64 = 1e7;
 
-/// A negative binomial law: failed trials before so many hits.
+/// A negative binomial law: failed trials before a number of hits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Law {
     /// s, which may have a fraction.
@@ -20,18 +21,18 @@ pub(super) struct Law {
 }
 
 impl Law {
-    /// The one of the same mean and variance; `None` without failures.
+    /// The law of the same mean and variance; `None` without failures.
     pub(super) fn matching(trials: &Trials) -> Option<Law> {
         let interval = trials.variance / trials.failures;
         let samples = trials.failures / (interval - 1.0);
-        // A whole number is one, whatever the quotients are rounded to.
+        // Rounding of the quotients must not turn a whole number into a fraction.
         let whole = samples.round();
         let samples = if (samples - whole).abs() < 1e-9 * whole { whole } else { samples };
         let sane = samples > 0.0 && samples.is_finite() && interval > 1.0 && interval.is_finite();
         sane.then_some(Law { samples, interval })
     }
 
-    /// What `trials` of this law estimate, of so many `samples` really taken.
+    /// The estimate of `trials` under this law, from `samples` samples.
     pub(super) fn estimate(
         self,
         trials: &Trials,
@@ -55,7 +56,7 @@ impl Law {
     }
 }
 
-/// I_p(s, k + 1): at least s hits among k + s trials.
+/// I_p(s, k + 1): the probability of at least s hits among k + s trials.
 pub(super) fn at_most(failures: u64, samples: f64, interval: f64) -> f64 {
     let hit = 1.0 / interval;
     let trials = failures as f64 + samples;
@@ -64,10 +65,11 @@ pub(super) fn at_most(failures: u64, samples: f64, interval: f64) -> f64 {
 
 /// The smallest number of failures whose cumulative probability reaches `tail`, or 1 − `tail`.
 ///
-/// A fractional number of samples (for which the series takes about R steps), more than [`MAX_SERIES_SAMPLES`], and more than 2^60 failures have the
-/// bounds of the gamma distribution of the same mean and variance.
+/// The gamma distribution of the same mean and variance gives the bounds in three cases: a
+/// fractional number of samples (the series would take about R steps), more than
+/// [`MAX_SERIES_SAMPLES`], and more than 2^60 failures.
 fn failures(samples: f64, interval: f64, tail: f64, side: Tail) -> f64 {
-    // Written so that NaN ends here too.
+    // Written so that NaN returns here too.
     if !(samples > 0.0 && interval > 1.0) {
         return 0.0;
     }
@@ -87,9 +89,10 @@ fn failures(samples: f64, interval: f64, tail: f64, side: Tail) -> f64 {
     first(guess as u64, (variance.sqrt() / 1024.0) as u64 + 1, reached) as f64
 }
 
-/// The smallest number with `reached`, which is false up to somewhere and true from there on.
+/// The smallest number for which `reached` is true; `reached` is false up to some number and true
+/// from there on.
 fn first(guess: u64, step: u64, reached: impl Fn(u64) -> bool) -> u64 {
-    // From here on `above` is reached, and `below` is not or is 0.
+    // Invariant: `above` is reached; `below` is not reached or is 0.
     let (mut below, mut above, mut step) = (guess, guess, step);
     if reached(guess) {
         while below > 0 && reached(below) {

@@ -1,26 +1,26 @@
-//! The interval of a share that rests on a number of effective samples.
+//! The interval of a share from a number of effective samples.
 
 use statrs::function::beta::beta_reg;
 use statrs::function::erf::erfc_inv;
 
-/// From so many effective samples on the beta distribution is normal to the width of the interval, and statrs' fraction for it
-/// begins to be cut off.
+/// Effective samples from which the beta distribution is normal compared with the width of the
+/// interval, and statrs cuts off its continued fraction.
 const NORMAL_FROM_SAMPLES: f64 = 5000.0;
 
 /// Halvings of [0, 1] in the search for a quantile.
 const HALVINGS: u32 = 50;
 
-/// `share` of `effective` samples, which need not be a whole number.
+/// `share` of `effective` samples, whose number may have a fraction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proportion {
     /// In [0, 1].
     pub(super) share: f64,
-    /// At least 0; 0 says nothing.
+    /// At least 0; 0 means no information.
     pub(super) effective: f64,
 }
 
 impl Proportion {
-    /// P(Beta(x, n − x + 1) ≤ `bound`): the chance of x or more where the true share is `bound`.
+    /// P(Beta(x, n − x + 1) ≤ `bound`): the chance of x or more if the true share is `bound`.
     fn lower_tail(&self, bound: f64) -> f64 {
         let hits = self.share * self.effective;
         if hits <= 0.0 {
@@ -38,7 +38,8 @@ impl Proportion {
         beta_reg(self.effective - misses + 1.0, misses, bound)
     }
 
-    /// The lower end: the smallest true share that has a chance of more than `tail` of this much or more.
+    /// The lower end: the smallest true share that has a chance of more than `tail` to give this
+    /// share or more.
     pub(super) fn low(&self, tail: f64) -> f64 {
         if self.effective > NORMAL_FROM_SAMPLES {
             return self.wilson(tail, -1.0);
@@ -49,7 +50,8 @@ impl Proportion {
         search(|bound| self.lower_tail(bound) < tail)
     }
 
-    /// The upper end: the largest true share that has a chance of more than `tail` of this little or less.
+    /// The upper end: the largest true share that has a chance of more than `tail` to give this
+    /// share or less.
     pub(super) fn high(&self, tail: f64) -> f64 {
         if self.effective > NORMAL_FROM_SAMPLES {
             return self.wilson(tail, 1.0);
@@ -76,7 +78,8 @@ impl Proportion {
         self.upper_tail(bound) > 1.0 - tail
     }
 
-    /// E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).
+    /// An end of the interval of E. B. Wilson, "Probable inference, the law of succession, and
+    /// statistical inference", JASA 22 (1927).
     fn wilson(&self, tail: f64, side: f64) -> f64 {
         let z = std::f64::consts::SQRT_2 * erfc_inv(2.0 * tail);
         let (share, n) = (self.share, self.effective);
@@ -86,7 +89,7 @@ impl Proportion {
     }
 }
 
-/// Where in [0, 1] `below`, which holds up to some place, ends to hold.
+/// The place in [0, 1] up to which `below` holds.
 fn search(below: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..HALVINGS {
