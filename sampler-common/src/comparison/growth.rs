@@ -1,4 +1,5 @@
-//! What came between two profiles of the same processes since attach, as a profile: for formats that know nothing of comparisons.
+//! The difference of two profiles of the same processes since attach, as a profile: for formats
+//! without comparisons.
 
 use super::grown;
 use crate::estimate::{Difference, Estimate, Moments, Row, Side, difference};
@@ -6,15 +7,16 @@ use crate::note::{Note, Part};
 use crate::profile::{Line, Location, Mapping, Profile, Quantities, Quantity, Stack, Window};
 use std::collections::HashMap;
 
-/// A place in the code: path, build id, address, lines.
+/// A location in the code: path, build id, address, lines.
 type Place<'p> = (&'p str, &'p str, u64, &'p [Line]);
 
-/// `after` − `before`, stack by stack: what was allocated in between, and by how much more is held than before, which may be less than
-/// nothing. Both are whole profiles since attach of one kind and estimator.
+/// `after` − `before`, stack by stack: the allocations in between, and the growth of held memory,
+/// which may be negative. Both are whole profiles since attach, of one kind and estimator.
 ///
-/// Intervals are made for the totals only. All samples of `before` are among those of `after`, so that what was allocated has that of the
-/// samples in between; of what is held at both times blocks are in both, and the interval is wider than it had to be (see the
-/// module `relation`). Stacks carry their values, neither intervals nor moments.
+/// Only the totals have intervals. All samples of `before` are in `after`, so the interval of the
+/// allocations is that of the samples in between. Blocks that are held at both times are in both
+/// profiles, so the interval of held memory is wider than necessary (see the module `relation`).
+/// Stacks carry their values, without intervals or moments.
 pub fn growth(before: &Profile, after: &Profile) -> Profile {
     let mut stacks: HashMap<(u32, Vec<u32>), Stack> = HashMap::new();
     let mut tables = Tables::of(after);
@@ -67,7 +69,7 @@ pub fn growth(before: &Profile, after: &Profile) -> Profile {
     }
 }
 
-/// The tables of a profile, to which places of another are added.
+/// The tables of a profile, to which locations of another profile are added.
 struct Tables<'p> {
     mappings: Vec<Mapping>,
     locations: Vec<Location>,
@@ -84,7 +86,7 @@ impl<'p> Tables<'p> {
         }
     }
 
-    /// The index here of a location of `profile`.
+    /// The index of a location of `profile` in these tables.
     fn place(&mut self, profile: &'p Profile, index: u32) -> u32 {
         let location = &profile.locations[index as usize];
         let Tables { mappings, locations, places } = self;
@@ -144,7 +146,7 @@ fn totals(before: &Profile, after: &Profile) -> Quantities {
     let (mut from, mut to) = (before.totals, after.totals);
     let made = each(&mut from).into_iter().zip(each(&mut to)).enumerate();
     for (index, (from, to)) in made {
-        // The first two are of allocations.
+        // The first two quantities are of allocations.
         let is_held = index > 1;
         let (a, b) = (side(before, from, is_held), side(after, to, is_held));
         let Difference { value, low, high, .. } = match is_held {
@@ -163,7 +165,7 @@ mod tests {
     use crate::encode::fixture;
     use crate::profile::Kind;
 
-    /// Name of the leaf, and the four values.
+    /// The name of the leaf, and the four values.
     fn rows(of: &Profile) -> Vec<(String, [f64; 4])> {
         let row = |stack: &Stack| {
             let mut quantities = stack.quantities;
@@ -197,7 +199,7 @@ mod tests {
     fn a_stack_without_held_bytes_has_negative_growth() {
         let before = fixture::profile(Kind::Live);
         let mut after = before.clone();
-        // Another process image: other tables, and the largest stack is gone.
+        // Another process image with different tables, and without the largest stack.
         let gone = after.stacks.remove(0);
         after.locations.reverse();
         let last = after.locations.len() as u32 - 1;

@@ -1,25 +1,26 @@
-//! How the moments of two sides become a difference: the same for a stack, for a sum of stacks and for everything.
+//! How the moments of two sides become a difference: the same for a stack, for a sum of stacks and
+//! for everything.
 
 use super::{CannotCompare, FALSE_DISCOVERY_RATE, MIN_SAMPLES, Question, Relation};
 use super::{grown, joined, relation};
 use crate::estimate::{Confidence, Difference, Moments, Side, benjamini_hochberg, difference};
 use crate::profile::Kind;
 
-/// What two profiles are compared by.
+/// The parameters of a comparison of two profiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge {
     pub(super) relation: Relation,
     confidence: Confidence,
-    /// Mean bytes between samples of either side.
+    /// Mean bytes between samples of each side.
     intervals: [f64; 2],
-    /// Most that goes unseen of either side, per unit of hazard.
+    /// Most that goes unseen on each side, per unit of hazard.
     unseen: [f64; 2],
-    /// What the numbers of either side are multiplied by.
+    /// Factor on the numbers of each side.
     scales: [f64; 2],
 }
 
 impl Judge {
-    /// For the two profiles of a question.
+    /// The parameters for the two profiles of a question.
     pub(super) fn new(question: &Question<'_>) -> Result<Judge, CannotCompare> {
         let Question { a, b, confidence, per_second, .. } = *question;
         for (name, profile) in [(question.a_name, a), (question.b_name, b)] {
@@ -38,7 +39,7 @@ impl Judge {
         Ok(Judge { relation, confidence, intervals, unseen, scales })
     }
 
-    /// The difference of summed moments, with an interval of its own.
+    /// The difference of summed moments, with its own interval.
     pub fn difference(&self, pair: &[Moments; 2]) -> Difference {
         let [a, b] = [0, 1].map(|index| Side {
             moments: pair[index],
@@ -52,21 +53,24 @@ impl Judge {
         }
     }
 
-    /// The two sides' estimates.
+    /// The estimates of the two sides.
     pub fn values(&self, pair: &[Moments; 2]) -> [f64; 2] {
         [0, 1].map(|index| pair[index].sum * self.scales[index])
     }
 
-    /// Whether sums are tested: not where one side is the beginning of the other, where a sample in between proves that something was allocated.
+    /// Whether sums are tested. They are not if one side is the beginning of the other: a sample in
+    /// between then proves an allocation.
     pub fn tests(&self) -> bool {
         self.relation != Relation::Grown
     }
 
-    /// Which of these sums have changed by more than chance, of all of them. Those with fewer than [`MIN_SAMPLES`] on both sides have
-    /// not. Where nothing is [tested](Judge::tests) those have of which something was seen in between.
+    /// Which of these sums have changed by more than chance, with p adjusted for all of them. Sums
+    /// with fewer than [`MIN_SAMPLES`] on both sides have not changed. If nothing is
+    /// [tested](Judge::tests), sums with a sample in between have changed.
     ///
-    /// Sums over stacks that share some are dependent, positively: a frame has what its callees have. Under that Benjamini and Hochberg's procedure
-    /// still bounds the share of false discoveries (Y. Benjamini and D. Yekutieli, "The control of the false discovery rate in multiple testing
+    /// Sums over stacks that overlap are positively dependent: a frame has what its callees have.
+    /// Benjamini and Hochberg's procedure still bounds the share of false discoveries then (Y.
+    /// Benjamini and D. Yekutieli, "The control of the false discovery rate in multiple testing
     /// under dependency", Annals of Statistics 29 (2001), theorem 1.2).
     pub fn changed(&self, sums: &[([Moments; 2], Difference)]) -> Vec<bool> {
         let enough = |pair: &[Moments; 2]| pair.iter().any(|side| side.samples >= MIN_SAMPLES);
@@ -83,18 +87,18 @@ impl Judge {
     }
 }
 
-/// Stacks of both sides by their functions (root first), with the moments of their bytes: from these come sums.
+/// Stacks of both sides by their functions (root first), with the moments of their bytes. Sums are
+/// computed from these stacks.
 pub struct Rows {
-    /// What makes differences of sums.
+    /// Computes the differences of sums.
     pub judge: Judge,
-    /// Each with something on a side.
+    /// Stacks with samples on at least one side.
     pub stacks: Vec<(Vec<String>, [Moments; 2])>,
 }
 
 /// The rows that [`super::compare`] compares.
 ///
-/// # Errors
-/// As of it.
+/// # Errors The same as of [`super::compare`].
 pub fn rows(question: &Question<'_>) -> Result<Rows, CannotCompare> {
     let judge = Judge::new(question)?;
     let stacks = joined(question.a, question.b).into_iter();

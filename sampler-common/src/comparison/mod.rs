@@ -1,10 +1,12 @@
 //! Two profiles compared, stack by stack.
 //!
-//! Stacks are the same where their functions are: a stack of one process and that of another run of its program, or two
-//! of one process, differ in pid and addresses. Rows of one profile that fall together are added, by their moments.
+//! Stacks are the same if their functions are the same. Pid and addresses may differ: between two
+//! runs of a program, or between two processes of one profile. Rows of one profile with the same
+//! functions are added, by their moments.
 //!
-//! All numbers are the weighted estimates of the samples, however the profiles were estimated: two profiles that were calibrated to
-//! different totals are not comparable stack by stack without what their samples alone say.
+//! All numbers are the weighted estimates of the samples, whatever estimator the profiles used. Two
+//! profiles that were calibrated to different totals are comparable stack by stack only by their
+//! samples alone.
 
 mod growth;
 mod judge;
@@ -18,75 +20,75 @@ use crate::estimate::{Confidence, Difference, Moments, Row, Side, benjamini_hoch
 use crate::profile::{Kind, Profile, Quantities};
 use std::collections::BTreeMap;
 
-/// Stacks with fewer samples than this on both sides are shown, and not tested.
+/// Stacks with fewer samples on both sides are shown, but not tested.
 pub const MIN_SAMPLES: u64 = 5;
 
-/// Share of what is called significant that may be chance.
+/// Share of the significant stacks that may be due to chance.
 pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
 
 /// What to compare, and how.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// What the first profile is called in front of people.
+    /// Name of the first profile for people.
     pub a_name: &'a str,
-    /// The first, from which the difference counts.
+    /// The first profile, from which the difference counts.
     pub a: &'a Profile,
-    /// What the second profile is called.
+    /// Name of the second profile for people.
     pub b_name: &'a str,
-    /// The second.
+    /// The second profile.
     pub b: &'a Profile,
-    /// Confidence of the intervals, each for itself.
+    /// Confidence of each interval by itself.
     pub confidence: Confidence,
-    /// Rates (a second) in place of totals.
+    /// Rates (per second) in place of totals.
     pub per_second: bool,
-    /// That they share no sample, whatever times and pids say: profiles of two machines.
+    /// Whether the profiles share no sample, whatever times and pids say: profiles of two machines.
     pub independent: bool,
 }
 
 /// Profiles that cannot be compared; one line with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotCompare {
-    /// Allocated here, held there.
+    /// One profile is of allocated bytes, the other of held bytes.
     #[error("{a} is a profile of {a_kind} bytes and {b} of {b_kind} bytes (give two of one kind)")]
     Kinds {
-        /// Name of the first.
+        /// Name of the first profile.
         a: String,
-        /// Its kind.
+        /// Kind of the first profile.
         a_kind: &'static str,
-        /// Name of the second.
+        /// Name of the second profile.
         b: String,
-        /// Its kind.
+        /// Kind of the second profile.
         b_kind: &'static str,
     },
-    /// Stacks are missing that may be in the other.
+    /// Stacks are missing that may be in the other profile.
     #[error("{name} holds {stacks} of {total} stacks (make it without --top)")]
     Cut {
         /// Name of the profile.
         name: String,
         /// Stacks in it.
         stacks: usize,
-        /// Stacks that there were.
+        /// Stacks before the cut.
         total: u64,
     },
-    /// Some samples are in both, and which is not known.
+    /// Some samples are in both profiles, and it is unknown which.
     #[error(
         "{a} and {b} share samples: both are of pid {pid}, at times that overlap (give windows apart, such as 10m..5m \
          and 5m, or --independent if they are of two machines)"
     )]
     Overlap {
-        /// Name of the first.
+        /// Name of the first profile.
         a: String,
-        /// Name of the second.
+        /// Name of the second profile.
         b: String,
-        /// A process that is in both.
+        /// A process that is in both profiles.
         pid: u32,
     },
-    /// The second is the beginning of the first.
+    /// The second profile is the beginning of the first.
     #[error("{a} is the later of the two, and has all that {b} has (swap them)")]
     Swapped {
-        /// Name of the first.
+        /// Name of the first profile.
         a: String,
-        /// Name of the second.
+        /// Name of the second profile.
         b: String,
     },
     /// Nothing was sampled.
@@ -94,18 +96,20 @@ pub enum CannotCompare {
         "profiles of kind mapped are counted, not sampled: there is nothing to test (subtract them)"
     )]
     Counted,
-    /// Held, of the allocations of a window: two of them do not say how what is held has grown.
+    /// Held bytes of the allocations of a window. Two such profiles do not show how held memory has
+    /// grown.
     #[error(
         "{0}: kind live of a window is what is held of the window's own allocations; two windows do not show growth \
          (ask sampler leaks --over TIME, or compare live profiles since attach that were saved at two times)"
     )]
     HeldOfWindow(String),
-    /// Seen in windows of a budget: what these differ in is not in the moments.
+    /// Profiles seen in windows of a budget: the moments do not contain the variance between
+    /// windows.
     #[error(
         "{0} was seen in short windows only (samplerd --windows): differences between windows would be missing from the test (compare profiles of a samplerd without --windows)"
     )]
     Windows(String),
-    /// A rate of what has none.
+    /// A rate of a quantity that has none.
     #[error("{0} (leave out --per-second)")]
     NoRate(&'static str),
     /// A rate over no time.
@@ -116,14 +120,14 @@ pub enum CannotCompare {
 /// One quantity on both sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compared {
-    /// Its difference.
+    /// The difference of the quantity.
     pub difference: Difference,
-    /// p, adjusted for all stacks that were tested; `None` where this one was not.
+    /// p, adjusted for all tested stacks; `None` if this stack was not tested.
     pub adjusted: Option<f64>,
 }
 
 impl Compared {
-    /// Whether it is called a change.
+    /// Whether the difference is significant.
     pub fn is_significant(&self) -> bool {
         self.adjusted.is_some_and(|p| p <= FALSE_DISCOVERY_RATE)
     }
@@ -136,27 +140,27 @@ pub struct ComparedStack {
     pub frames: Vec<String>,
     /// Samples in a and in b.
     pub samples: [u64; 2],
-    /// Bytes of the kind.
+    /// Bytes of the profile's kind.
     pub space: Compared,
-    /// Objects of the kind.
+    /// Objects of the profile's kind.
     pub objects: Compared,
 }
 
-/// What a side is.
+/// A description of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// What it is called.
+    /// Name of the profile.
     pub name: String,
-    /// From when to when, nanoseconds since the Unix epoch.
+    /// Start and end, nanoseconds since the Unix epoch.
     pub span_unix_ns: [u64; 2],
     /// Mean bytes between samples.
     pub interval_bytes: u64,
-    /// Samples in it, of its kind.
+    /// Samples of the profile's kind.
     pub samples: u64,
 }
 
 impl About {
-    /// Its length.
+    /// Length of the time, nanoseconds.
     pub fn duration_ns(&self) -> u64 {
         self.span_unix_ns[1].saturating_sub(self.span_unix_ns[0])
     }
@@ -165,28 +169,28 @@ impl About {
 /// Two profiles compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// Which bytes.
+    /// Kind of both profiles.
     pub kind: Kind,
-    /// Of each interval.
+    /// Confidence of each interval.
     pub confidence: Confidence,
-    /// Whether the numbers are a second.
+    /// Whether the numbers are per second.
     pub per_second: bool,
-    /// How their samples relate.
+    /// How the samples of the profiles relate.
     pub relation: Relation,
-    /// The two.
+    /// The two sides.
     pub sides: [About; 2],
     /// Difference of the bytes of all stacks.
     pub space: Difference,
     /// Difference of the objects of all stacks.
     pub objects: Difference,
-    /// How many stacks were tested.
+    /// Number of tested stacks.
     pub tested: usize,
-    /// The stacks: significant ones first, then by how much they differ.
+    /// The stacks: significant ones first, then by the size of the difference.
     pub stacks: Vec<ComparedStack>,
 }
 
 impl Comparison {
-    /// How many stacks have significantly more or fewer bytes.
+    /// Number of stacks with significantly more or fewer bytes.
     pub fn significant(&self) -> usize {
         self.stacks.iter().filter(|stack| stack.space.is_significant()).count()
     }
@@ -194,8 +198,8 @@ impl Comparison {
 
 /// Compares two profiles.
 ///
-/// # Errors
-/// If they are of different kinds, cut to their top stacks, or share samples of which it is not known which.
+/// # Errors The profiles are of different kinds, are cut to their top stacks, or share unknown
+/// samples.
 pub fn compare(question: &Question<'_>) -> Result<Comparison, CannotCompare> {
     let Question { a, b, confidence, per_second, .. } = *question;
     let judge = Judge::new(question)?;
@@ -247,7 +251,7 @@ fn moments(of: &Quantities, kind: Kind) -> [Moments; 2] {
     [of.space(kind).moments, of.objects(kind).moments]
 }
 
-/// The same of a row, with room for what passed at rates that have changed.
+/// Bytes and objects of a row, with room for allocations at rates that have changed.
 fn changed(profile: &Profile, row: &Row, of: &Quantities) -> [Moments; 2] {
     let [space, objects] = moments(of, profile.kind);
     let is_held = profile.kind != Kind::Alloc;
@@ -256,7 +260,7 @@ fn changed(profile: &Profile, row: &Row, of: &Quantities) -> [Moments; 2] {
     [with_next(&space, true), with_next(&objects, false)]
 }
 
-/// Stacks of both by their functions: bytes of a and b, objects of a and b.
+/// Stacks of both profiles by their functions: bytes of a and b, objects of a and b.
 fn joined<'p>(a: &'p Profile, b: &'p Profile) -> BTreeMap<Vec<&'p str>, [[Moments; 2]; 2]> {
     let mut stacks: BTreeMap<Vec<&str>, [[Moments; 2]; 2]> = BTreeMap::new();
     for (index, profile) in [a, b].into_iter().enumerate() {
@@ -272,10 +276,10 @@ fn joined<'p>(a: &'p Profile, b: &'p Profile) -> BTreeMap<Vec<&'p str>, [[Moment
     stacks
 }
 
-/// Adjusts the p of the stacks that have samples enough; how many these are.
+/// Adjusts the p of the stacks that have enough samples; returns the number of these stacks.
 fn adjust(stacks: &mut [ComparedStack], relation: Relation) -> usize {
     if relation == Relation::Grown {
-        return 0; // A sample between the two proves that something was allocated: nothing to test.
+        return 0; // A sample between the two profiles proves an allocation: there is nothing to test.
     }
     let mut tested: Vec<&mut ComparedStack> =
         stacks.iter_mut().filter(|stack| stack.samples.iter().any(|n| *n >= MIN_SAMPLES)).collect();
@@ -290,8 +294,8 @@ fn adjust(stacks: &mut [ComparedStack], relation: Relation) -> usize {
     tested.len()
 }
 
-/// The difference where every sample of `a` is in `b` too: what was allocated in between, from the samples in
-/// between.
+/// The difference if every sample of `a` is in `b` too: the allocations in between, estimated from
+/// the samples in between.
 fn grown(a: &Side, b: &Side, confidence: Confidence) -> Difference {
     let between = b.moments.less(&a.moments);
     let estimate = weighted(&between, b.unseen, confidence);

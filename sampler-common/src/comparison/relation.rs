@@ -1,26 +1,29 @@
 //! Whether two profiles share samples.
 //!
-//! An interval of a difference is right for independent samples. Two profiles are that if they are of different processes, or
-//! of different times. Two totals since attach of one process are not: all samples of the earlier are in the
-//! later, and what was allocated in between is known from the rest alone. Of what is *held* at two times, some blocks
-//! are in both: their luck is the same on both sides and cancels, so that intervals made as for independent samples are
-//! too wide and never too narrow (Var(b − a) = v_a + v_b − 2·cov, and blocks in both make cov ≥ 0).
+//! An interval of a difference is right for independent samples. Two profiles are independent if
+//! they are of different processes, or of different times. Two totals since attach of one process
+//! are not. All samples of the earlier total are in the later one, and the other samples alone tell
+//! what was allocated in between.
+//!
+//! If memory is *held* at two times, some blocks are in both profiles. Their sampling errors are
+//! the same on both sides and cancel. So intervals for independent samples are too wide and never
+//! too narrow (Var(b − a) = v_a + v_b − 2·cov, and blocks in both make cov ≥ 0).
 
 use super::{CannotCompare, Question};
 use crate::profile::{Kind, Profile};
 use std::collections::BTreeSet;
 
-/// By how much two reckonings of one moment may differ: the daemon reads two clocks.
+/// Largest difference between two readings of one moment: the daemon reads two clocks.
 const TOLERANCE_NS: u64 = 100_000_000;
 
 /// How the samples of two profiles relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// None is in both.
+    /// No sample is in both profiles.
     Independent,
-    /// Held blocks may be in both: intervals are too wide.
+    /// Held blocks may be in both profiles: intervals are too wide.
     Shared,
-    /// All of the first are in the second.
+    /// All samples of the first profile are in the second.
     Grown,
 }
 
@@ -35,7 +38,7 @@ impl Relation {
     }
 }
 
-/// Checks that the profiles can be compared, and how.
+/// Checks that the profiles can be compared; returns how their samples relate.
 pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
     let Question { a_name, a, b_name, b, per_second, .. } = *question;
     if a.kind != b.kind {
@@ -50,7 +53,7 @@ pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
         return Err(CannotCompare::Counted);
     }
     for (name, profile) in [(a_name, a), (b_name, b)] {
-        // A peak's window is the time until the peak, and has all that was held.
+        // The window of a peak is the time until the peak, and contains everything that was held.
         if profile.kind == Kind::Live && profile.window.is_some() {
             return Err(CannotCompare::HeldOfWindow(name.to_owned()));
         }
@@ -76,8 +79,11 @@ pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
     Ok(relation)
 }
 
-/// Windows are rounded outward to time slots, so that two that were asked for apart (since, until) may meet in a slot: which of
-/// `made` has to be made again, and where it has to end so that they part.
+/// Which of the `made` profiles must be made again, and where it must end so that the two do not
+/// overlap. `None` if they do not overlap.
+///
+/// Windows are rounded outward to time slots. So two windows that were `asked` (since, until)
+/// without an overlap may overlap in one slot.
 pub fn parted(asked: [[u64; 2]; 2], made: [&Profile; 2]) -> Option<(usize, u64)> {
     let [[a_since, a_until], [b_since, b_until]] = asked;
     let early = match (a_until <= b_since, b_until <= a_since) {
@@ -89,7 +95,7 @@ pub fn parted(asked: [[u64; 2]; 2], made: [&Profile; 2]) -> Option<(usize, u64)>
     (begins < meets).then_some((early, begins.max(1)))
 }
 
-/// From when to when a profile reaches, nanoseconds since the Unix epoch.
+/// Start and end of a profile, nanoseconds since the Unix epoch.
 pub fn span(profile: &Profile) -> [u64; 2] {
     match profile.window {
         Some(window) => [window.start_unix_ns, window.end_unix_ns],
@@ -97,7 +103,7 @@ pub fn span(profile: &Profile) -> [u64; 2] {
     }
 }
 
-/// Whether samples are in both.
+/// Whether samples are in both profiles.
 fn shared(question: &Question<'_>) -> Result<Relation, CannotCompare> {
     let Question { a, b, independent, .. } = *question;
     let (pids_a, pids_b) = (pids(a), pids(b));
@@ -124,7 +130,7 @@ fn shared(question: &Question<'_>) -> Result<Relation, CannotCompare> {
     })
 }
 
-/// The processes of a profile; 0 stands for several that were merged.
+/// The processes of a profile; 0 stands for several merged processes.
 fn pids(profile: &Profile) -> BTreeSet<u32> {
     let of_stacks = profile.stacks.iter().map(|stack| stack.pid);
     profile.pids.iter().copied().chain(of_stacks).filter(|pid| *pid != 0).collect()

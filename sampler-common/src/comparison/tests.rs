@@ -69,7 +69,7 @@ fn few_samples_are_not_tested() {
     let comparison = compare(&question(&a, &b)).unwrap();
     let untested = comparison.stacks.iter().filter(|stack| stack.space.adjusted.is_none());
     assert!(untested.clone().count() == 1 && untested.clone().all(|stack| stack.samples == [1, 1]));
-    // Nothing of one stack is held on either side.
+    // One stack has nothing held on either side.
     assert_eq!((comparison.stacks.len(), comparison.tested), (4, 3));
 }
 
@@ -89,14 +89,14 @@ fn nested_profiles_are_compared_by_the_samples_between_them() {
         comparison.stacks.iter().find(|stack| stack.samples[0] != stack.samples[1]).unwrap();
     let of = grown.space.difference;
     assert!((of.value / 2.4e6 - 1.0).abs() < 1e-9, "{of:?}");
-    // Of six samples alone, not of some hundreds.
+    // The interval comes from six samples alone, not from some hundreds.
     assert!(of.low > 0.3 * of.value && of.high < 2.5 * of.value, "{of:?}");
     assert!(before.variance.sqrt() > of.high - of.value, "{of:?}");
     assert_eq!((comparison.tested, grown.space.adjusted), (0, None));
 
     let error = compare(&question(&b, &a)).unwrap_err().to_string();
     assert_eq!(error, "A is the later of the two, and has all that B has (swap them)");
-    // With times that only overlap, samples are shared and unknown.
+    // If the times only overlap, samples are shared and it is unknown which.
     let mut shifted = a.clone();
     shifted.time_unix_ns += 5_000_000_000;
     let shared = question(&a, &shifted);
@@ -104,14 +104,15 @@ fn nested_profiles_are_compared_by_the_samples_between_them() {
     assert!(error.starts_with("A and B share samples: both are of pid 412"), "{error}");
     let independent = compare(&Question { independent: true, ..shared.clone() }).unwrap();
     assert_eq!(independent.relation, Relation::Independent);
-    // Of what is held the intervals are too wide, and that is said.
+    // The intervals of held memory are too wide, and the relation says so.
     let (mut held, mut held_later) = (fixture::profile(Kind::Live), a.clone());
     held_later.kind = Kind::Live;
     held.kind = Kind::Live;
     assert_eq!(compare(&question(&held, &held_later)).unwrap().relation, Relation::Shared);
 }
 
-/// Held, of the allocations of a window: neither against another window, nor against all since attach.
+/// Held memory of the allocations of a window: it compares neither with another window, nor with
+/// everything since attach.
 #[test]
 fn held_bytes_of_a_window_are_not_compared() {
     let mut windowed = fixture::profile(Kind::Live);
@@ -130,7 +131,7 @@ fn held_bytes_of_a_window_are_not_compared() {
     assert!(compare(&question(&peak, &later_peak)).is_ok());
 }
 
-/// Points of a stride have no variance, and less of them has none either.
+/// Points of a stride have no variance, and a difference of them has none either.
 #[test]
 fn growth_of_a_stride_profile_has_no_upper_end() {
     let mut a = fixture::profile(Kind::Alloc);
@@ -155,7 +156,7 @@ fn rates_are_compared_only_where_profiles_have_a_duration() {
     assert!((rates.space.b / rates.space.a - 2.0).abs() < 1e-6);
     let seconds = a.duration_ns as f64 / 1e9;
     assert!((rates.space.a * seconds / a.totals.alloc_space.moments.sum - 1.0).abs() < 1e-6);
-    // As much in half the time is twice the rate: seen from 22 samples on.
+    // The same amount in half the time is twice the rate: significant from 22 samples on.
     assert_eq!(rates.significant(), 4);
     b.duration_ns = 0;
     let error = compare(&Question { per_second: true, ..question(&a, &b) }).unwrap_err();
