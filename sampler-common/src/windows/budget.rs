@@ -5,19 +5,19 @@
 pub struct Budget(f64);
 
 impl Budget {
-    /// The smallest budget: one window comes in about ten minutes of CPU time.
+    /// The smallest budget: it gives one window in about ten minutes of CPU time.
     pub const MIN_SHARE: f64 = 1e-5;
 
-    /// A budget from `1%`, `0.5 %`.
+    /// The budget of a text such as `1%` or `0.5 %`.
     ///
-    /// # Errors
-    /// One line, if it is no percentage above 0 and up to 100, or one that cannot be kept.
+    /// # Errors One line, if the text is no percentage above 0 and up to 100, or a percentage that
+    /// cannot be kept.
     pub fn parse(text: &str) -> Result<Budget, String> {
         let number = text.trim().strip_suffix('%').map(str::trim_end);
         let Some(percent) = number.and_then(|number| number.parse::<f64>().ok()) else {
             return Err("must be a percentage of the process's CPU time, as 1%".to_owned());
         };
-        // Not "<= 0": no number is no budget either.
+        // Not "<= 0": NaN is no budget either.
         if !(percent > 0.0 && percent <= 100.0) {
             return Err("must be above 0% and at most 100%".to_owned());
         }

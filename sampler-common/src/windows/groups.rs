@@ -1,22 +1,24 @@
-//! Groups of windows of a process. A row needs the same memory after a day as after a minute.
+//! Groups of windows of a process. With groups, a row needs the same memory after a day as after a
+//! minute.
 //!
-//! The n-th window is in the group n modulo [`MAX_GROUPS`]: each group is a sample of all of the time (interpenetrating samples: P. C. Mahalanobis,
-//! Journal of the Royal Statistical Society 109, 1946; Cochran, chapter 13.15). The variance between groups is that of their sum.
+//! The n-th window is in the group n modulo [`MAX_GROUPS`]: each group is a sample of the whole
+//! time (interpenetrating samples: P. C. Mahalanobis, Journal of the Royal Statistical Society 109,
+//! 1946; Cochran, chapter 13.15). The variance between groups is that of their sum.
 
 use crate::estimate::{Cluster, Clusters};
 use crate::limits::CLASSES;
 
-/// Groups of a process.
+/// Most groups of a process.
 pub const MAX_GROUPS: usize = 128;
 
-/// Windows of a process: exact totals of one window, or sums over some.
+/// Windows of a process: exact totals of one window, or sums over several windows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// Ticks that the windows stand for.
     pub length: f64,
-    /// Bytes by size class; in sums that of each window is divided by its probability κ.
+    /// Bytes by size class; in sums the bytes of each window are divided by its probability κ.
     pub bytes: [f64; CLASSES],
-    /// Objects by size class; in sums that of each window is divided by its probability κ.
+    /// Objects by size class; in sums the objects of each window are divided by its probability κ.
     pub objects: [f64; CLASSES],
     /// The program's own time in the windows, nanoseconds.
     pub own_ns: f64,
@@ -25,7 +27,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Adds another one, with bytes and objects divided by `kappa`.
+    /// Adds another group, with bytes and objects divided by `kappa`.
     fn add(&mut self, other: &Group, kappa: f64) {
         self.length += other.length;
         self.own_ns += other.own_ns;
@@ -45,7 +47,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Adds a window that has ended, with its probability κ; the number of its group.
+    /// Adds an ended window with its probability κ; returns the number of its group.
     pub fn add(&mut self, window: &Group, kappa: f64) -> u16 {
         self.ticks += window.length * kappa;
         let group = self.windows as usize % MAX_GROUPS;
@@ -72,7 +74,8 @@ impl Groups {
         &mut self.groups[number]
     }
 
-    /// Adds ticks of a stratum whose window never came. Negative: the last stratum was cut short.
+    /// Adds ticks of a stratum whose window never came. Negative ticks: the last stratum was cut
+    /// short.
     pub fn lengthen(&mut self, ticks: f64) {
         self.group(self.last()).length += ticks;
     }
@@ -82,7 +85,7 @@ impl Groups {
         self.windows.saturating_sub(1) as usize % MAX_GROUPS
     }
 
-    /// The groups in order.
+    /// The groups in order of their numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Group> {
         self.groups.iter()
     }
@@ -102,7 +105,8 @@ impl Groups {
         self.ticks
     }
 
-    /// The groups as clusters that stand for all progress, which is `factor` times as long as the strata and `tail` ticks together.
+    /// The groups as clusters that stand for all progress. All progress is `factor` times as long
+    /// as the strata and `tail` ticks together.
     pub fn clusters(&self, factor: f64, tail: f64) -> Clusters {
         let cluster = |(at, group): (usize, &Group)| Cluster {
             length: (group.length + if at == self.last() { tail } else { 0.0 }).max(0.0) * factor,

@@ -1,16 +1,21 @@
-//! Windows: a process is probed for short, random parts of its own progress, so that profiling costs at most a share of its CPU time.
+//! Windows: a process is probed for short, random parts of its own progress, so that profiling
+//! costs at most a share of its CPU time.
 //!
-//! Progress is measured by a timer on every CPU that ticks in user mode only. A program that its probes slow down makes as many ticks for
-//! the same work as without probes, because a trap is time in the kernel.
+//! A timer on every CPU that ticks in user mode only measures progress. A program slowed down by
+//! its probes makes as many ticks for the same work as without probes, because a trap is time in
+//! the kernel.
 //!
 //! # Law
 //!
-//! Progress is cut into strata, one after another. The length Lᵢ of a stratum is fixed before the stratum begins, from the cost of earlier windows
-//! ([`Planner`]). Each stratum has one window of cᵢ ticks at a place that is drawn uniformly. So each allocation of the stratum is seen with
-//! probability κᵢ = cᵢ/Lᵢ, and a sample of it that was taken with probability π stands for 1/(πκᵢ) allocations. This is the two-stage
-//! estimator of Horvitz and Thompson. The variance between windows is in the interval ([`crate::estimate::clusters`]).
+//! Progress is cut into consecutive strata. The length Lᵢ of a stratum is fixed before the stratum
+//! begins, from the cost of earlier windows ([`Planner`]). Each stratum has one window of cᵢ ticks
+//! at a uniformly drawn place. So each allocation of the stratum is seen with probability
+//! κᵢ = cᵢ/Lᵢ, and a sample of it that was taken with probability π stands for 1/(πκᵢ) allocations.
+//! This is the two-stage estimator of Horvitz and Thompson. The interval contains the variance
+//! between windows ([`crate::estimate::clusters`]).
 //!
-//! Sources: W. G. Cochran, "Sampling Techniques" (1977), chapters 5 (one unit for each stratum), 9A and 10 (clusters, two stages).
+//! Sources: W. G. Cochran, "Sampling Techniques" (1977), chapters 5 (one unit for each stratum), 9A
+//! and 10 (clusters, two stages).
 
 mod budget;
 mod groups;

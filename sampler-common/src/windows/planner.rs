@@ -1,48 +1,52 @@
-//! Where the next window is, how long it is, and how much is sampled in it.
+//! The place, the length and the sampling interval of the next window.
 //!
 //! # Derivation
 //!
-//! A window of c ticks costs w = a + c·h + m·s nanoseconds of CPU time: a to attach and detach, h for the hits of a tick, s for each of m samples.
-//! A stratum of L ticks earns L·τ·b, where τ is the CPU time of a tick and b the budget. So
+//! A window of c ticks costs w = a + c·h + m·s nanoseconds of CPU time: a to attach and detach, h
+//! for the hits of a tick, s for each of m samples. A stratum of L ticks earns L·τ·b, where τ is
+//! the CPU time of a tick and b the budget. So
 //!
 //! ```text
 //! L = (w + (spent − earned)/4) / (b·τ)
 //! ```
 //!
-//! where the second term repays, over four strata, what earlier windows have cost more than was expected of them.
+//! where the second term repays, over four strata, the unexpected cost of earlier windows.
 //!
-//! c: the cost of attaching is spread over a window whose hits cost twice as much, c = 2·a/h. A longer window costs more for the same
-//! variance between windows. A program that a window slows down by the factor 1 + r has a tick in one of 1 + r periods only, by
-//! chance; the variance that this adds between windows is in the interval.
+//! The window has c = 2·a/h ticks, so that its hits cost twice as much as attaching. A longer
+//! window costs more for the same variance between windows. A program that a window slows down by
+//! the factor 1 + r has a tick in only one of 1 + r periods, by chance. The interval contains the
+//! variance that this adds between windows.
 //!
-//! h and the bytes of a tick are ratios of sums over recent windows, so that one window without an allocation does not empty the next.
-//! A window is at most twice as long as the one before, and its interval at least a quarter: an idle program may begin to work at any time.
+//! h and the bytes of a tick are ratios of sums over recent windows, so that one window without an
+//! allocation does not empty the next. A window is at most twice as long as the one before, and its
+//! interval at least a quarter: an idle program may begin to work at any time.
 
 use super::Budget;
 
-/// Shortest period of the timer, nanoseconds. The period is no multiple of usual timer periods of programs and of the kernel.
+/// Shortest period of the timer, nanoseconds. It is no multiple of usual timer periods of programs
+/// and of the kernel.
 const MIN_PERIOD_NS: f64 = 2_003_000.0;
 /// Share of the budget that the timer's ticks may cost.
 const TIMER_SHARE: f64 = 0.25;
 /// Longest window, nanoseconds of progress.
 const MAX_WINDOW_NS: f64 = 200e6;
-/// Hits of a window cost this many times the cost of attaching.
+/// Cost of a window's hits, as a multiple of the cost of attaching.
 const HITS_BY_ATTACHING: f64 = 2.0;
-/// Share of a window's other cost that its samples may cost.
+/// Largest cost of a window's samples, as a share of its other cost.
 const SAMPLES_SHARE: f64 = 0.25;
 /// CPU time of a sample in the process and in the daemon, nanoseconds.
 const SAMPLE_NS: f64 = 12_000.0;
-/// Samples of a window, at least and at most.
+/// Fewest and most samples of a window.
 const SAMPLES_PER_WINDOW: (f64, f64) = (8.0, 1000.0);
-/// Strata over which an unexpected cost is repaid.
+/// Number of strata over which an unexpected cost is repaid.
 const REPAID_IN: f64 = 4.0;
 /// Weight that the sums over recent windows keep when a window is added.
 const RECENT_WEIGHT: f64 = 0.8;
-/// Growth of a window over the one before, and of the sampling rate, at most.
+/// Largest growth of a window over the one before, and of the sampling rate.
 const MAX_GROWTH_FACTORS: (f64, f64) = (2.0, 4.0);
 /// CPU time of attaching and detaching before it is measured, nanoseconds.
 const FIRST_FIXED_NS: f64 = 5e6;
-/// CPU time of the hits of a tick before it is measured, by the time of a tick.
+/// CPU time of the hits of a tick before it is measured, as a multiple of the time of a tick.
 const FIRST_SLOWDOWN: f64 = 1.0;
 /// Mean bytes between samples in the first window.
 const FIRST_INTERVAL: f64 = 65_536.0;
@@ -55,7 +59,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// CPU time of a tick, nanoseconds, at most: 1 µs on bare metal, 8 to 20 µs in a virtual machine whose timer the host has to set.
+    /// Largest CPU time of a tick, nanoseconds: 1 µs on bare metal, 8 to 20 µs in a virtual machine
+    /// whose timer the host has to set.
     pub const TICK_NS: f64 = 20_000.0;
 
     /// The timer for a budget.
@@ -64,25 +69,25 @@ impl Clock {
         Clock { period_ns: period.max(MIN_PERIOD_NS) as u64 }
     }
 
-    /// The program's own time for a tick, nanoseconds.
+    /// The program's own time per tick, nanoseconds.
     pub fn own_ns(&self) -> f64 {
         self.period_ns as f64
     }
 
-    /// The part of CPU time that the ticks cost at most.
+    /// Largest share of CPU time that the ticks cost.
     pub fn share(&self) -> f64 {
         Clock::TICK_NS / self.period_ns as f64
     }
 }
 
-/// What a process has done and paid since it is profiled.
+/// Progress and cost of a process since it is profiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ledger {
-    /// Ticks of its clock.
+    /// Ticks of the process's clock.
     pub ticks: u64,
-    /// Its CPU time without the cost of profiling, nanoseconds.
+    /// CPU time of the process without the cost of profiling, nanoseconds.
     pub own_ns: f64,
-    /// The cost of its windows, nanoseconds.
+    /// The cost of the process's windows, nanoseconds.
     pub spent_ns: f64,
 }
 
@@ -91,7 +96,7 @@ pub struct Ledger {
 pub struct WindowCost {
     /// Ticks of the window.
     pub ticks: u64,
-    /// CPU time of its hits and samples, nanoseconds.
+    /// CPU time of the hits and samples, nanoseconds.
     pub hits_ns: f64,
     /// CPU time of attaching and detaching, nanoseconds.
     pub fixed_ns: f64,
@@ -143,7 +148,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// For a process of which nothing is known.
+    /// A planner for a process without any window yet.
     pub fn new(budget: Budget, clock: Clock) -> Planner {
         Planner {
             clock,
@@ -156,7 +161,7 @@ impl Planner {
         }
     }
 
-    /// A window has ended.
+    /// Records the cost of an ended window.
     pub fn ended(&mut self, cost: &WindowCost) {
         let ticks = cost.ticks.max(1) as f64;
         let hits_ns = (cost.hits_ns - cost.samples as f64 * SAMPLE_NS / 4.0).max(0.0);
@@ -172,12 +177,13 @@ impl Planner {
         self.windows += 1;
     }
 
-    /// The next window; `random` is uniform in [0, 1). The window depends on the past only, so its place does not depend on what is there.
+    /// The next window; `random` is uniform in [0, 1). The window depends on the past only, so its
+    /// place does not depend on the allocations there.
     pub fn next(&mut self, ledger: &Ledger, random: f64) -> Window {
         let (ticks, cost, samples) = self.shape();
         let tick_ns = (ledger.own_ns / ledger.ticks.max(1) as f64).max(self.clock.own_ns());
         let debt = ledger.spent_ns - self.budget * ledger.own_ns;
-        // Strata of very different lengths would be worth fewer strata of one length.
+        // Strata of very different lengths would be worth fewer strata of equal length.
         let wanted = (cost + debt / REPAID_IN).max(cost / 2.0) / (self.budget * tick_ns);
         let length = (wanted.min(1e15).ceil() as u64).max(ticks as u64 + 1);
         let room = length - ticks as u64;
@@ -209,7 +215,7 @@ impl Planner {
         (ticks, before_samples + samples * SAMPLE_NS, samples)
     }
 
-    /// CPU time of its own that the process needs for one more window, about, nanoseconds.
+    /// Approximate CPU time of its own that the process needs for one more window, nanoseconds.
     pub fn period_ns(&self) -> f64 {
         let (ticks, cost, _) = self.shape();
         (cost / self.budget).max(ticks * self.clock.own_ns())
@@ -226,7 +232,8 @@ mod tests {
         Budget::parse(text).unwrap()
     }
 
-    /// A program of so many allocations for a tick, in so many windows: the share of its own time that these cost, and the last window.
+    /// A program with a number of allocations per tick and a number of windows: the windows' share
+    /// of its own time, and the last window.
     fn run(share: &str, allocations: f64, windows: usize) -> (f64, Window) {
         let clock = Clock::new(budget(share));
         let mut planner = Planner::new(budget(share), clock);
@@ -254,7 +261,8 @@ mod tests {
                 let (spent, _) = run(share, allocations, 200);
                 let least = budget(share).share();
                 assert!(spent < 1.1 * least, "{share} {allocations}: {spent}");
-                // The windows of a program that seldom allocates cover nearly all of its time, and cost less than the budget.
+                // The windows of a program that seldom allocates cover nearly all of its time, and
+                // cost less than the budget.
                 assert!(spent > 0.3 * least || allocations < 1e4, "{share} {allocations}: {spent}");
             }
         }
@@ -266,7 +274,7 @@ mod tests {
         let (_, often) = run("1%", 100_000.0, 50);
         assert_eq!(often.ticks, 1);
         assert!(seldom.ticks > 20, "{seldom:?}");
-        // Samples cost no more than a quarter of the rest.
+        // Samples cost no more than a quarter of the other cost.
         assert!(often.interval_bytes > 1_000, "{often:?}");
     }
 
