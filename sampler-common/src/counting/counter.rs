@@ -1,18 +1,19 @@
-//! What every counter does.
+//! The interface of every counter.
 
 use crate::sampling::Random;
 
-/// Who counts: a thread or a CPU.
+/// A thread or a CPU that counts.
 #[derive(Clone, Debug)]
 pub struct Worker<R> {
-    /// Its number, from 0; different workers may share one.
+    /// The number of the worker, from 0; different workers may share a number.
     pub number: usize,
-    /// Its own source of random bits, seeded differently from every other worker's: equal ones make
-    /// workers that run in step err together, and the variance grows by their number.
+    /// The worker's own source of random bits, seeded differently from every other worker's. With
+    /// equal seeds, workers that run in step err together, and the variance grows by their number.
     ///
-    /// For one counter only. Of two contended counters that draw from one source, which of them gets a number depends on when an
-    /// exchange fails, and a processor that runs ahead has acted on that number by then: measured, the one came out 5 % too
-    /// high and the other 5 % too low; with a source each both are unbiased.
+    /// For one counter only. If two contended counters draw from one source, the failure of an
+    /// exchange decides which of them gets a number. A processor that runs ahead has acted on that
+    /// number by then. Measured, one counter came out 5 % too high and the other 5 % too low; with
+    /// separate sources both are unbiased.
     pub random: R,
 }
 

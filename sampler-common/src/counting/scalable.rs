@@ -3,13 +3,13 @@
 use super::{Counter, Switch, Word, Worker};
 use crate::sampling::Random;
 
-/// Exact below the switch-over; above it most events only read. See [`Switch`] for the rule and its
-/// error.
+/// A counter that is exact below the switch-over; above it most events only read. See [`Switch`]
+/// for the rule and its error.
 #[derive(Debug)]
 pub struct Scalable<W> {
     /// The count.
     pub word: W,
-    /// Where it becomes approximate, and how coarse.
+    /// Where the count becomes approximate, and how coarse.
     pub switch: Switch,
 }
 
@@ -19,7 +19,7 @@ impl<W: Word> Counter for Scalable<W> {
         let quantum = self.switch.quantum(self.word.load());
         let step = match quantum {
             0 => return,
-            // No random number is drawn, nothing is rounded.
+            // No random number is drawn, and nothing is rounded.
             1 => Switch::bounded(amount),
             _ => Switch::step(quantum, amount, worker.random.next()),
         };

@@ -1,7 +1,7 @@
 //! The interval of a scalable counter.
 //!
 //! Plainly: which numbers of events bring the counter to the value that was read, and not beyond?
-//! The fewest have just reached it, the most are about to leave it.
+//! The smallest number has just reached the value, the largest is about to leave it.
 //!
 //! # Derivation
 //!
@@ -15,11 +15,11 @@
 //! high = v + q − 1 + z·√S(v + q)
 //! ```
 //!
-//! z the normal quantile of (1 + confidence)/2. Below the switch-over S = 0 and q = 1: the interval
-//! is the value.
+//! with z the normal quantile of (1 + confidence)/2. Below the switch-over S = 0 and q = 1: the
+//! interval is the value.
 //!
-//! Measured by `tests/counting.rs` at k = 8, where it is coarsest: asked for 95 %, it covers 95.1 %
-//! and more, and 93.7 % within a few events of the switch-over, where the waits are too few to be
+//! Measured by `tests/counting.rs` at k = 8, the coarsest: asked for 95 %, it covers 95.1 % and
+//! more. Within a few events of the switch-over it covers 93.7 %, where the waits are too few to be
 //! normal.
 
 use super::{SATURATED, Switch};
@@ -27,25 +27,25 @@ use crate::estimate::Confidence;
 use statrs::distribution::{ContinuousCDF, Normal};
 use std::iter::Sum;
 
-/// A count with its interval, `low ≤ value ≤ high`; equal where it is exact.
+/// A count with its interval, `low ≤ value ≤ high`; all three are equal if the count is exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count {
     /// The unbiased estimate.
     pub value: f64,
     /// Lower end.
     pub low: f64,
-    /// Upper end; infinite where the counter is saturated.
+    /// Upper end; infinite if the counter is saturated.
     pub high: f64,
 }
 
 impl Count {
-    /// A count that is known.
+    /// An exact count.
     pub fn exact(value: u64) -> Count {
         let value = value as f64;
         Count { value, low: value, high: value }
     }
 
-    /// What is left of `total`, which is known, without this; never below 0.
+    /// The rest of the exact `total` without this count; never below 0.
     pub fn left_of(self, total: u64) -> Count {
         let left = |part: f64| (total as f64 - part).max(0.0);
         Count { value: left(self.value), low: left(self.high), high: left(self.low) }
@@ -65,23 +65,22 @@ impl Switch {
         (self.log2()..63).map(part).sum()
     }
 
-    /// The most that the variance of a count of `total` can be, in whatever amounts it was added:
-    /// `total`²/2^k.
+    /// The largest variance of a count of `total`, for any amounts of its additions: `total`²/2^k.
     pub fn largest_variance(self, total: f64) -> f64 {
         total * total / (1u64 << self.log2()) as f64
     }
 
-    /// What a counter of single events that shows `value` says of their number.
+    /// The number of events behind a counter of single events that shows `value`.
     pub fn count(self, value: u64, confidence: Confidence) -> Count {
         self.sum(&[value], confidence)
     }
 
-    /// What counters that show `values` say of the number of all their events: variances add, not bounds.
+    /// The number of all events behind counters that show `values`: variances add, not bounds.
     pub fn sum(self, values: &[u64], confidence: Confidence) -> Count {
         values.iter().map(|value| self.counted(*value)).sum::<Counted>().count(confidence)
     }
 
-    /// What a counter of single events that shows `value` adds to a sum of counters.
+    /// The contribution of a counter of single events that shows `value` to a sum of counters.
     pub fn counted(self, value: u64) -> Counted {
         let next = value.saturating_add(self.quantum(value));
         Counted {
@@ -95,7 +94,7 @@ impl Switch {
     }
 }
 
-/// Counters added: what is left of them when they are gone.
+/// A sum of counters, which stays when the counters are gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
     /// Sum of the unbiased estimates.
@@ -104,11 +103,11 @@ pub struct Counted {
     certain: u64,
     /// Variance of the number of events at which the values were reached.
     below: f64,
-    /// The same at the next values.
+    /// Variance of the number of events at which the next values are reached.
     above: f64,
-    /// Events that may have come since, at most.
+    /// Most events that may have come since the values were reached.
     waiting: u64,
-    /// Whether one of them was saturated.
+    /// Whether one of the counters was saturated.
     saturated: bool,
 }
 
@@ -123,12 +122,12 @@ impl Counted {
         self.saturated |= other.saturated;
     }
 
-    /// Whether there were none at all.
+    /// Whether there were no counters at all.
     pub fn is_zero(&self) -> bool {
         *self == Counted::default()
     }
 
-    /// What they say of the number of all their events.
+    /// The number of all events of the counters.
     pub fn count(&self, confidence: Confidence) -> Count {
         let z = quantile(confidence);
         let high = self.total + self.waiting as f64 + z * self.above.sqrt();
@@ -158,7 +157,7 @@ fn quantile(confidence: Confidence) -> f64 {
 mod tests {
     use super::*;
 
-    /// S(v) rung by rung.
+    /// S(v), added up rung by rung.
     fn ladder(switch: Switch, to: u64) -> f64 {
         let (mut value, mut sum) = (0u64, 0.0);
         while value < to {
@@ -202,7 +201,7 @@ mod tests {
         for value in [0, 1, 8191] {
             assert_eq!(switch.count(value, Confidence::DEFAULT), Count::exact(value));
         }
-        // At the switch-over itself some events may have gone unnoticed already, none was imagined.
+        // At the switch-over some events may have gone unnoticed already, but none was invented.
         let edge = switch.count(8192, Confidence::DEFAULT);
         assert!(edge.low == 8192.0 && edge.high > 8193.0 && edge.high < 8197.0, "{edge:?}");
         let saturated = switch.count(u64::MAX, Confidence::DEFAULT);

@@ -1,9 +1,8 @@
-//! The rule of the scalable counter: how much an event adds to a count of this size.
+//! The rule of the scalable counter: how much an event adds to a count of a given size.
 //!
-//! Plainly: up to 2^k every event adds itself. From there on an event is rounded, at random but
-//! fairly, to a whole number of quanta: 2 up to 2^(k+1), 4 up to 2^(k+2), and so on, so that a
-//! quantum is always about the same small share of the count. An event that is rounded to nothing
-//! writes nothing.
+//! Plainly: up to 2^k every event adds itself. Above 2^k an event is rounded, at random but fairly,
+//! to a whole number of quanta: 2 up to 2^(k+1), 4 up to 2^(k+2), and so on. So a quantum is always
+//! about the same small share of the count. An event that is rounded to 0 writes nothing.
 //!
 //! # The rule
 //!
@@ -16,33 +15,33 @@
 //! ```
 //!
 //! For single events (n = 1, so m = 0, r = 1) it is the published rule: q with probability 1/q. For
-//! bytes, n at a time, it is randomized rounding of n to the grid of quanta; what is a multiple of
-//! q is added as it is.
+//! bytes, n at a time, it is randomized rounding of n to the grid of quanta. A multiple of q is
+//! added unchanged.
 //!
 //! # It is unbiased
 //!
-//! Whatever v the worker has read, the expected addition is m·q + q·r/q = n. So the expectation of
-//! the sum is the sum of the amounts, also when v is old by the time of the addition, as long as no
-//! addition is lost; and nothing is, since it is one atomic operation.
+//! For any v that the worker has read, the expected addition is m·q + q·r/q = n. So the expectation
+//! of the sum is the sum of the amounts, as long as no addition is lost. It holds also if v is old
+//! by the time of the addition. No addition is lost, since it is one atomic operation.
 //!
 //! # Its variance
 //!
-//! Of one addition: q²·(r/q)(1 − r/q) = r(q − r), at most n·q and at most q²/4; for a single event
-//! q − 1. Additions are independent given what was read before, hence uncorrelated, and the
-//! variance of the sum is the sum of their expected variances. With q ≤ 2v/2^k and E v = N_i, the
-//! amounts before the i-th,
+//! The variance of one addition is q²·(r/q)(1 − r/q) = r(q − r), at most n·q and at most q²/4; for
+//! a single event q − 1. Additions are independent given what was read before, hence uncorrelated.
+//! So the variance of the sum is the sum of their expected variances. With q ≤ 2v/2^k and E
+//! v = N_i, the amounts before the i-th,
 //!
 //! ```text
 //! Var ≤ Σ n_i·q_i ≤ (2/2^k)·Σ n_i·N_i ≤ N²/2^k
 //! ```
 //!
-//! for any sequence of amounts: the relative standard deviation never exceeds 2^(−k/2), 1.1 % at k
-//! = 13. A value that was read earlier is a smaller one, since the count never falls: its quantum
-//! is smaller and the bound holds all the more.
+//! for any sequence of amounts: the relative standard deviation never exceeds 2^(−k/2), 1.1 % at
+//! k = 13. A value that was read earlier is smaller, since the count never falls: its quantum is
+//! smaller too, and the bound still holds.
 //!
 //! For single events the law is known more closely. The value climbs a fixed ladder, each rung q
 //! above the last, and waits at a rung of quantum q for a geometric number of events of mean q and
-//! variance q(q − 1). By the same token the sum of q(q − 1) over the rungs below v
+//! variance q(q − 1). So the sum of q(q − 1) over the rungs below v
 //!
 //! ```text
 //! S(v) = Σ q(q − 1) = Σ over octaves of (their part below v)·(q − 1)
@@ -60,8 +59,8 @@
 //!
 //! # Saturation
 //!
-//! At [`SATURATED`] nothing is added any more. An amount counts for at most [`MAX_AMOUNT`], so that
-//! 80 workers that have read the last value below do not wrap the count either.
+//! At [`SATURATED`] nothing is added any more. An amount counts for at most [`MAX_AMOUNT`], so even
+//! 80 workers that have read the last value below cannot wrap the count.
 
 /// The largest count, 2^63: it means "at least".
 pub const SATURATED: u64 = 1 << 63;
@@ -74,7 +73,7 @@ pub const MAX_AMOUNT: u64 = 1 << 56;
 pub struct Switch {
     /// Binary logarithm of the switch-over, k.
     log2: u32,
-    /// Largest quantum less 1.
+    /// Largest quantum minus 1.
     mask: u64,
 }
 
@@ -86,7 +85,7 @@ impl Switch {
     /// 2^13 without a cap: 90 % of counts within 1.6 %.
     pub const DEFAULT: Switch = Switch { log2: 13, mask: u64::MAX >> 1 };
 
-    /// Approximate from 2^`log2` on; `None` unless `log2` is 8 … 16.
+    /// A switch that is approximate from 2^`log2` on; `None` unless `log2` is 8 … 16.
     pub const fn at(log2: u32) -> Option<Switch> {
         if log2 < Switch::MIN_LOG2 || log2 > Switch::MAX_LOG2 {
             return None;
@@ -94,8 +93,8 @@ impl Switch {
         Some(Switch { log2, ..Switch::DEFAULT })
     }
 
-    /// The same with no quantum above 2^`log2` (2^62 at most): events below the cap's probability
-    /// 2^(−`log2`) are not made any rarer.
+    /// The same switch with no quantum above 2^`log2` (2^62 at most): no event becomes rarer than
+    /// the cap's probability 2^(−`log2`).
     #[must_use]
     pub const fn capped(self, log2: u32) -> Switch {
         Switch { log2: self.log2, mask: (1 << if log2 < 62 { log2 } else { 62 }) - 1 }
@@ -106,15 +105,15 @@ impl Switch {
         self.log2
     }
 
-    /// The quantum of a count of `value`: a power of two, 1 below the switch-over; 0 where it is
-    /// saturated.
+    /// The quantum of a count of `value`: a power of two, 1 below the switch-over; 0 if the count
+    /// is saturated.
     #[inline(always)]
     pub const fn quantum(self, value: u64) -> u64 {
         if value >= SATURATED {
             return 0;
         }
-        // The highest bit of v/2^k stands at L − k; with all bits below it is q − 1. No logarithm:
-        // BPF has no instruction for it. With a constant cap the compiler leaves out what is above.
+        // The highest bit of v/2^k is bit L − k; with all bits below set it is q − 1. No logarithm:
+        // BPF has no instruction for it. With a constant cap the compiler omits the higher shifts.
         let above = value >> self.log2;
         let mut mask = if above < self.mask { above } else { self.mask };
         mask |= mask >> 1;
@@ -126,9 +125,10 @@ impl Switch {
         mask.wrapping_add(1)
     }
 
-    /// `amount` as a multiple of `quantum` (a power of two), rounded up for the share of all
-    /// `random` numbers that makes it `amount` on average. Only the lower bits of `random` are
-    /// used, as many as the quantum has.
+    /// `amount` as a multiple of `quantum` (a power of two). It is rounded up for the share of all
+    /// `random` numbers that makes the mean equal `amount`.
+    ///
+    /// Only the lower bits of `random` are used, as many as the quantum has.
     #[inline(always)]
     pub const fn step(quantum: u64, amount: u64, random: u64) -> u64 {
         let amount = Switch::bounded(amount);
@@ -144,14 +144,14 @@ impl Switch {
         if amount < MAX_AMOUNT { amount } else { MAX_AMOUNT }
     }
 
-    /// A count as it is read: at most [`SATURATED`].
+    /// A count as readers see it: at most [`SATURATED`].
     #[inline(always)]
     pub const fn shown(value: u64) -> u64 {
         if value < SATURATED { value } else { SATURATED }
     }
 }
 
-// Both halves of the bound in the module's text.
+// Both halves of the bound under "Saturation".
 const _: () =
     assert!((SATURATED - 1) as u128 + 80 * 3 * (MAX_AMOUNT / 2) as u128 <= u64::MAX as u128);
 const _: () = assert!(1u64 << (62 - Switch::MIN_LOG2 + 1) <= MAX_AMOUNT / 2);
@@ -180,8 +180,8 @@ mod tests {
         assert_eq!(Switch::at(13), Some(Switch::DEFAULT));
     }
 
-    /// Over all random numbers the mean is the amount and the variance r(q − r): not estimated,
-    /// counted.
+    /// Over all random numbers the mean is the amount and the variance r(q − r): counted exactly,
+    /// not estimated.
     #[test]
     fn rounding_is_exactly_unbiased() {
         for quantum in [1u64, 2, 4, 32, 256] {
