@@ -1,11 +1,12 @@
 //! A bucket that fills at a limit.
 
-/// How much a bucket holds, in seconds of its limit.
+/// Capacity of a bucket, in seconds of its limit.
 const CAPACITY_SECONDS: f64 = 0.25;
-/// The least that a bucket holds: a limit of a few samples a second is not one of bursts.
+/// Smallest capacity of a bucket, samples: a limit of a few samples a second must not stop small
+/// bursts.
 const MIN_CAPACITY_SAMPLES: f64 = 16.0;
 
-/// What may still be taken.
+/// The samples that may still be taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     pub(super) limit: f64,
@@ -24,7 +25,7 @@ impl Bucket {
     }
 
     pub(super) fn fill(&mut self, seconds: f64) {
-        // Without a limit it is always full.
+        // A bucket without a limit is always full.
         let filled = self.rest + self.limit * seconds;
         self.rest = if filled.is_finite() { filled.min(self.holds) } else { self.holds };
     }
@@ -37,7 +38,7 @@ impl Bucket {
         self.rest >= self.holds / 2.0 || self.holds.is_infinite()
     }
 
-    /// What was taken too much has been answered.
+    /// Clears the debt, which a raise has answered.
     pub(super) fn forgive(&mut self) {
         self.rest = self.rest.max(0.0);
     }

@@ -1,18 +1,20 @@
-//! Back-pressure: how much rarer processes are sampled than was asked for, so that no more samples come in a second than the daemon
-//! is to take, of one process and of all together.
+//! Back-pressure: processes are sampled more rarely than requested if samples exceed a limit per
+//! second. One limit holds for each process, another for the daemon, all processes together.
 //!
-//! Plainly: each process, and the daemon, has a bucket of samples that fills at its limit and holds a quarter of a second of it. Every
-//! sample takes one out. Where it is empty, the interval is raised at once by what the rate is over the limit, and a third more; where
-//! the daemon's is empty, those are raised that have more than their share, never the others (max-min fairness). When the storm is
-//! over, the interval comes down again by a factor of √2 every quarter of a second, as long as the rate that is then expected stays
-//! clear of the limit: a factor of 1,000 takes 5 s.
+//! Plainly: each process, and the daemon, has a bucket of samples that fills at its limit and holds
+//! a quarter of a second of it. Every sample takes one out. When a process's bucket is empty, its
+//! interval is raised at once by the ratio of rate to limit, and a third more. When the daemon's
+//! bucket is empty, only processes with more than their share are raised (max-min fairness). After
+//! a storm, the interval falls by a factor of √2 every quarter of a second, as long as the rate
+//! then expected stays clear of the limit: a factor of 1,000 takes 5 s.
 //!
-//! A sample counts for what would come at the rate in force now: with the chance of being sampled now over the chance that it had. So
-//! what is still in the ring from before the raise does not raise again, and what the kernel's own brake
-//! ([`crate::sampling::brake`]) has held back counts as if it had come.
+//! A sample counts as many samples as would come at the current rate: its chance of being sampled
+//! now over the chance that it had. So samples that are still in the ring buffer from before the
+//! raise do not raise again. Samples that the kernel's own brake ([`crate::sampling::brake`]) has
+//! held back count as if they had come.
 //!
-//! Everything here is made of samples that have been taken and acts on later calls, each of which is judged by its own probability:
-//! estimates stay unbiased.
+//! The decisions depend on past samples and act on later calls, each of which is weighted by its
+//! own probability: estimates stay unbiased.
 
 mod bucket;
 mod process;
@@ -26,33 +28,33 @@ use bucket::Bucket;
 use process::Process;
 use std::collections::BTreeMap;
 
-/// The limit is aimed at from below, by so much.
+/// Share of a limit that a raise aims at.
 const TARGET_SHARE: f64 = 0.75;
-/// No limit, on a command line.
+/// The text for no limit, on a command line.
 const UNLIMITED: &str = "unlimited";
-/// Samples in one turn from which its rate means something.
+/// Fewest samples in one turn that give a meaningful rate.
 const MIN_SAMPLES_FOR_RATE: f64 = 30.0;
 
-/// Most samples in a second; infinite: no limit.
+/// Most samples per second; infinite: no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Of all processes together.
+    /// Limit of all processes together.
     pub daemon: f64,
-    /// Of each process.
+    /// Limit of each process.
     pub process: f64,
-    /// Of each that has our library in it, where that is less. The library keeps it.
+    /// Limit of each process that has our library in it, if it is less. The library enforces it.
     pub library: f64,
 }
 
 impl Limits {
-    /// None at all.
+    /// No limits.
     pub const NONE: Limits =
         Limits { daemon: f64::INFINITY, process: f64::INFINITY, library: f64::INFINITY };
 
-    /// One as it is given on a command line: samples in a second, or `unlimited`.
+    /// The limit of a command line: samples per second, or `unlimited`.
     ///
-    /// # Errors
-    /// If it is neither a number from 1 to a million nor `unlimited`: what it must be.
+    /// # Errors The text is neither a number from 1 to a million nor `unlimited`: a line with what
+    /// it must be.
     pub fn parse(text: &str) -> Result<f64, String> {
         match text.parse() {
             _ if text == UNLIMITED => Ok(f64::INFINITY),
@@ -61,19 +63,20 @@ impl Limits {
         }
     }
 
-    /// As it is given on a command line.
+    /// The limit as written on a command line.
     pub fn text(limit: f64) -> String {
         if limit.is_finite() { limit.to_string() } else { UNLIMITED.to_owned() }
     }
 
-    /// Of a process with our library in it, which keeps it by itself ([`crate::sampling::token_bucket`]): also where there is no other, that
-    /// of what it may send.
+    /// Limit of a process with our library in it, which enforces the limit by itself
+    /// ([`crate::sampling::token_bucket`]). Without another limit, it is the most that the library
+    /// may send.
     pub fn of_library(&self) -> f64 {
         self.process.min(self.library).min(LIBRARY_PER_SECOND as f64)
     }
 }
 
-/// The intervals' raises of all processes, by a number that the caller gives to each.
+/// The raised intervals of all processes, by a number that the caller assigns.
 #[derive(Clone, Debug)]
 pub struct Pressure {
     limits: Limits,
@@ -82,13 +85,15 @@ pub struct Pressure {
 }
 
 impl Pressure {
-    /// Nothing is raised.
+    /// No interval is raised.
     pub fn new(limits: Limits) -> Pressure {
         Pressure { limits, all: Bucket::new(limits.daemon), processes: BTreeMap::new() }
     }
 
-    /// A sample of `process` came that stands for `expected` samples at the rate now in force. One with our library in it keeps its own
-    /// limit ([`Limits::of_library`]) by itself, and has a share of the daemon's.
+    /// Records a sample of `process` that stands for `expected` samples at the current rate.
+    ///
+    /// A process with our library in it enforces its own limit ([`Limits::of_library`]), and has a
+    /// share of the daemon's limit.
     pub fn take(&mut self, process: u32, expected: f64, has_library: bool) {
         let limit = if has_library { f64::INFINITY } else { self.limits.process };
         let process = self.processes.entry(process).or_insert_with(|| Process::new(limit));
@@ -97,7 +102,7 @@ impl Pressure {
         self.all.take(expected);
     }
 
-    /// Forgets a process: it is gone, or somebody has asked for another interval.
+    /// Forgets a process that is gone, or whose interval somebody has changed.
     pub fn forget(&mut self, process: u32) {
         self.processes.remove(&process);
     }
@@ -107,7 +112,8 @@ impl Pressure {
         self.processes.get(&process).map(|of| of.raised).unwrap_or_default()
     }
 
-    /// `elapsed` seconds have passed since the last turn; `now_ns` is any clock. Returns those whose interval changes.
+    /// One turn, `elapsed` seconds after the last one; `now_ns` is any clock. Returns the processes
+    /// whose interval changes.
     pub fn turn(&mut self, elapsed: f64, now_ns: u64) -> Vec<u32> {
         if elapsed <= 0.0 {
             return Vec::new();

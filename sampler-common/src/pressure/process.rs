@@ -5,39 +5,39 @@ use super::bucket::Bucket;
 
 /// Steps in a doubling of the interval.
 const PER_DOUBLING: f64 = 4.0;
-/// A raise of 2^32 is beyond every interval.
+/// Most steps: a raise of 2^32 is beyond every interval.
 pub const MAX_STEPS: u32 = 128;
-/// The least and the most of one raise.
+/// Fewest and most steps of one raise.
 const RAISE_STEPS: std::ops::RangeInclusive<u32> = 2..=24;
-/// What one recovery takes back: √2.
+/// Steps of one recovery: √2.
 const RECOVERY_STEPS: u32 = 2;
-/// Seconds from one change to a recovery.
+/// Seconds from a change to the next recovery.
 const RECOVERY_PAUSE_SECONDS: f64 = 0.25;
 /// Seconds that rates are smoothed over.
 const SMOOTHING_SECONDS: f64 = 0.25;
-/// Rates below this are none: a process that is not raised and has none is forgotten.
+/// Lower rates count as none: a process without a raise and without a rate is forgotten.
 const MIN_SAMPLES_PER_SECOND: f64 = 1e-3;
 
-/// Whose limit it was.
+/// Which limit caused a raise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cause {
-    /// The process's own.
+    /// The process's own limit.
     #[default]
     Process,
-    /// The daemon's, of which it had more than its share.
+    /// The daemon's limit, of which the process had more than its share.
     Daemon,
 }
 
 /// How far the interval of a process is raised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Raised {
-    /// In quarters of a doubling.
+    /// Height of the raise, in quarters of a doubling.
     pub steps: u32,
-    /// How often it was raised.
+    /// Number of raises.
     pub raises: u64,
-    /// When it was raised from nothing for the last time, by the caller's clock; 0: never.
+    /// When the last raise from zero happened, by the caller's clock; 0: never.
     pub since_ns: u64,
-    /// Why it was raised for the last time.
+    /// Cause of the last raise.
     pub cause: Cause,
 }
 
@@ -47,7 +47,7 @@ impl Raised {
         (PER_DOUBLING * factor.max(1.0).log2()).round() as u32
     }
 
-    /// By what the interval is multiplied.
+    /// The factor on the interval.
     pub fn factor(&self) -> f64 {
         (f64::from(self.steps) / PER_DOUBLING).exp2()
     }
@@ -59,9 +59,9 @@ pub(super) struct Process {
     pub(super) raised: Raised,
     /// Samples of this turn.
     taken: f64,
-    /// Samples a second, smoothed.
+    /// Samples per second, smoothed.
     smoothed: f64,
-    /// Samples a second in the last turn, if they were enough to tell.
+    /// Samples per second in the last turn; `None` if they were too few.
     last: Option<f64>,
     /// Seconds since the last change.
     rested: f64,
@@ -79,14 +79,14 @@ impl Process {
         }
     }
 
-    /// The limit is another one: it has become known whose it is to keep.
+    /// Changes the limit, when it becomes known who enforces it.
     pub(super) fn limit_to(&mut self, limit: f64) {
         if self.limit() != limit {
             self.bucket = Bucket::new(limit);
         }
     }
 
-    /// Samples a second.
+    /// The limit, samples per second.
     pub(super) fn limit(&self) -> f64 {
         self.bucket.limit
     }
@@ -105,12 +105,13 @@ impl Process {
         self.taken = 0.0;
     }
 
-    /// Samples a second, as far as that is known.
+    /// Samples per second, as far as known.
     pub(super) fn rate(&self) -> f64 {
         self.smoothed.max(self.last.unwrap_or(0.0))
     }
 
-    /// Raises the interval so that the rate becomes `wanted`; false if it is as high as it can be.
+    /// Raises the interval so that the rate becomes `wanted`; false if the interval is already at
+    /// its maximum.
     pub(super) fn raise(&mut self, wanted: f64, cause: Cause, now_ns: u64) -> bool {
         self.bucket.forgive();
         let over = (self.rate() / wanted).max(1.0);
@@ -137,7 +138,7 @@ impl Process {
             && self.rate() + self.more_after_recovery() <= wanted
     }
 
-    /// Samples a second that a recovery adds.
+    /// Samples per second that a recovery adds.
     pub(super) fn more_after_recovery(&self) -> f64 {
         self.rate() * ((f64::from(RECOVERY_STEPS) / PER_DOUBLING).exp2() - 1.0)
     }
@@ -154,7 +155,7 @@ impl Process {
         self.rested = 0.0;
     }
 
-    /// Nothing is to be remembered.
+    /// Whether the process can be forgotten.
     pub(super) fn is_idle(&self) -> bool {
         self.raised.raises == 0 && self.smoothed < MIN_SAMPLES_PER_SECOND
     }

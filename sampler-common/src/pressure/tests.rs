@@ -5,7 +5,7 @@ use proptest::prelude::*;
 /// Seconds of a turn.
 const TURN: f64 = 0.02;
 
-/// Programs that would be sampled so many times a second each, if nothing were raised.
+/// Programs with the samples per second that each would send without a raise.
 struct Machine {
     pressure: Pressure,
     /// Fractions of samples that are due.
@@ -59,7 +59,7 @@ fn a_storm_raises_the_interval_for_its_duration_only() {
     let storm = [1e6, 200.0];
     let first = machine.run(&storm, 0.1);
     assert!(machine.factor(0) > 50.0, "{}", machine.factor(0));
-    // The bucket, and what came in the turn that emptied it and the next.
+    // The bucket, and the samples of the turn that emptied it and of the next turn.
     assert!(first < 45_000, "{first}");
     let second = machine.run(&storm, 1.0);
     assert!((4000..11_000).contains(&second), "{second}");
@@ -80,7 +80,7 @@ fn samples_from_before_a_raise_cause_no_second_raise() {
     (0..10_000).for_each(|_| pressure.take(1, 1.0, false));
     assert_eq!(pressure.turn(0.02, 1), [1]);
     let factor = pressure.raised(1).factor();
-    // As many more from the same storm come out of the ring.
+    // The ring buffer still holds as many more from the same storm.
     (0..10_000).for_each(|_| pressure.take(1, 1.0 / factor, false));
     pressure.turn(0.02, 2);
     assert_eq!(pressure.raised(1).factor(), factor);
@@ -126,7 +126,8 @@ fn unused_shares_are_given_to_the_others() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever programs do: in every second no more than the limit, what buckets hold, and two turns of what comes before the answer.
+    /// Whatever programs do: no second has more than the limit, the capacity of the buckets, and
+    /// the samples of two turns before the raise.
     #[test]
     fn samples_stay_below_the_limit(
         demand in prop::collection::vec(prop::collection::vec(0.0f64..300_000.0, 3), 1..8),
@@ -135,12 +136,12 @@ proptest! {
     ) {
         let mut machine = Machine::new(Limits { daemon, process, ..Limits::NONE }, 3);
         for phase in &demand {
-            // The answer to a new phase.
+            // Time for the answer to a new phase.
             machine.run(phase, 1.0);
             let samples = machine.run(phase, 4.0);
             prop_assert!(samples as f64 <= 4.0 * daemon * 1.15 + 48.0, "{samples}, {daemon}: {demand:?}");
         }
-        // Who has less than any share from the beginning is left alone.
+        // A process that has less than any share from the beginning is never raised.
         for program in 0..3 {
             let most = demand.iter().map(|phase| phase[program]).fold(0.0, f64::max);
             if most < 0.5 * process && most < 0.5 * TARGET_SHARE * daemon / 3.0 {
@@ -149,7 +150,8 @@ proptest! {
         }
     }
 
-    /// After the storm, of whatever size, everything is as it was, within the time that the raise takes to come down.
+    /// After a storm of any size, everything is as before, within the time that the raise takes to
+    /// come down.
     #[test]
     fn every_raise_is_undone_after_the_storm(storm in 1e4f64..1e8, seconds in 0.02f64..3.0, limit in 50.0f64..20_000.0) {
         let mut machine = Machine::new(Limits { daemon: limit, process: limit, ..Limits::NONE }, 1);
@@ -158,7 +160,8 @@ proptest! {
         prop_assert_eq!(machine.factor(0), 1.0);
     }
 
-    /// Turns of any length: a daemon that comes late takes more at once, and raises no further than the storm is large.
+    /// Turns of any length: a daemon that is late takes more at once, and raises no further than
+    /// the size of the storm.
     #[test]
     fn late_turns_do_not_raise_too_far(demand in 1e3f64..1e6, turns in prop::collection::vec(0.001f64..0.5, 20..60)) {
         let mut machine = Machine::new(LIMITS, 1);
@@ -170,7 +173,8 @@ proptest! {
     }
 }
 
-/// A process with our library in it keeps a limit by itself, and is raised for its share of the daemon's only.
+/// A process with our library in it enforces its own limit, and is raised for its share of the
+/// daemon's limit only.
 #[test]
 fn a_library_keeps_a_limit_of_its_own() {
     let any = Limits { process: f64::INFINITY, ..LIMITS };
