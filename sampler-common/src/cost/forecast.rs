@@ -1,4 +1,4 @@
-//! What uprobes will cost a process, by what they did in its first moments.
+//! What uprobes will cost a process, from its first moments under them.
 
 use super::{Range, plus_minus};
 use crate::units::{grouped, human_cpu_time};
@@ -6,32 +6,32 @@ use crate::units::{grouped, human_cpu_time};
 /// What an injected sampler costs a program (docs/benchmarks.md).
 const INJECTED: &str = "2 to 7 %";
 
-/// Whether the in-process sampler could be put into a process instead.
+/// Whether the in-process sampler could be injected into a process instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Injection {
-    /// Nothing that was read speaks against it.
+    /// No obstacle was found.
     Possible,
-    /// It would be refused, for this reason.
+    /// The injection would be refused, for this reason.
     Refused(String),
-    /// It was not looked at, for this reason.
+    /// It was not checked, for this reason.
     Unknown(String),
 }
 
-/// What uprobes will go on to cost a process.
+/// The expected cost of uprobes in a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forecast {
-    /// Seconds of wall time that were watched.
+    /// Seconds of wall time that were measured.
     pub seconds: f64,
-    /// Probe hits in a second of these.
+    /// Probe hits per second of that time.
     pub hits_per_second: f64,
-    /// CPU time in probes in such a second, nanoseconds; `None`: there are no prices.
+    /// CPU time in probes per second of that time, nanoseconds; `None` without prices.
     pub spent_ns: Option<Range>,
-    /// What would cost less.
+    /// The cheaper alternative.
     pub injection: Injection,
 }
 
 impl Forecast {
-    /// In one line.
+    /// The forecast in one line.
     pub fn text(&self) -> String {
         let hits = grouped(self.hits_per_second.round() as u64);
         let cost = match &self.spent_ns {

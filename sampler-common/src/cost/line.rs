@@ -1,8 +1,8 @@
-//! A price that grows with the size of what is done: a constant and so much per unit.
+//! A price that grows with the size of the event: a constant and a price per unit.
 
 use super::Measured;
 
-/// `constant + slope·x`, with the covariances of both.
+/// `constant + slope·x`, with variances and covariance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Line {
     /// Nanoseconds of an event of size 0.
@@ -14,17 +14,19 @@ pub struct Line {
 }
 
 impl Line {
-    /// Through prices that were measured at some sizes, by weighted least squares; one size alone gives a constant. `None` without any.
+    /// The line through prices that were measured at some sizes, by weighted least squares; one
+    /// size alone gives a constant. `None` without any price.
     ///
-    /// Nothing costs less than nothing: neither the constant nor the slope is negative, so that what a sum of events costs is the
-    /// sum of what they cost. Where the best line has a negative one, the best of those without it is taken
-    /// (C. L. Lawson, R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23: with two unknowns it lies on a border).
+    /// No event has a negative cost: neither the constant nor the slope is negative, so a sum of
+    /// events costs the sum of their costs. If the best line has a negative coefficient, the best
+    /// line without this coefficient replaces it (C. L. Lawson, R. J. Hanson, "Solving Least
+    /// Squares Problems", 1974, chapter 23: with two unknowns it lies on a border).
     ///
-    /// Where the points lie further from the line than their own errors allow, the covariances grow by χ² per degree of freedom
-    /// (R. T. Birge, "The calculation of errors by the method of least squares", Physical Review 40, 1932): the tiers of a stack copy
-    /// are steps, and no line.
+    /// If the points lie further from the line than their own errors allow, the covariances grow by
+    /// χ² per degree of freedom (R. T. Birge, "The calculation of errors by the method of least
+    /// squares", Physical Review 40, 1932): the tiers of a stack copy are steps, not a line.
     pub fn through(points: &[(f64, Measured)]) -> Option<Line> {
-        // A variance of 0 would weigh infinitely; a picosecond squared does not.
+        // A variance of 0 would weigh infinitely; a variance of one picosecond squared does not.
         let weighted =
             |(x, of): &(f64, Measured)| (*x, of.ns.max(0.0), 1.0 / of.variance.max(1e-6));
         let points: Vec<Point> = points.iter().map(weighted).collect();
@@ -39,7 +41,7 @@ impl Line {
         Some(Line { constant, slope, covariance: fit.covariance.map(|of| of * excess) })
     }
 
-    /// What events of a total size take: `count·constant + size·slope`, with its variance.
+    /// The cost of events of a total size: `count·constant + size·slope`, with its variance.
     pub fn of(&self, count: f64, size: f64) -> Measured {
         let [constant, both, slope] = self.covariance;
         let variance = count * count * constant + 2.0 * count * size * both + size * size * slope;
@@ -54,20 +56,20 @@ type Point = (f64, f64, f64);
 struct Fit {
     /// Constant and slope.
     line: [f64; 2],
-    /// As of [`Line`].
+    /// Variances and covariance, as in [`Line`].
     covariance: [f64; 3],
-    /// How many of the two were fitted.
+    /// Number of coefficients that were fitted.
     unknowns: f64,
     residues: f64,
 }
 
 impl Fit {
-    /// The one of least residues.
+    /// The fit with the least residues.
     fn least(fits: [Option<Fit>; 2]) -> Option<Fit> {
         fits.into_iter().flatten().min_by(|a, b| a.residues.total_cmp(&b.residues))
     }
 
-    /// Both unknown; a constant where all sizes are the same.
+    /// The line with both coefficients; a constant if all sizes are equal.
     fn best(points: &[Point]) -> Option<Fit> {
         let level = Fit::level(points)?;
         let weight: f64 = points.iter().map(|(_, _, w)| w).sum();
@@ -84,14 +86,14 @@ impl Fit {
         Some(Fit::of([mean_y - slope * mean_x, slope], covariance, 2.0, points))
     }
 
-    /// The same at every size.
+    /// The constant: the same price at every size.
     fn level(points: &[Point]) -> Option<Fit> {
         let weight: f64 = points.iter().map(|(_, _, w)| w).sum();
         let mean = points.iter().map(|(_, y, w)| w * y).sum::<f64>() / weight;
         (weight > 0.0).then(|| Fit::of([mean, 0.0], [1.0 / weight, 0.0, 0.0], 1.0, points))
     }
 
-    /// Nothing at size 0.
+    /// The proportional line: 0 at size 0.
     fn proportional(points: &[Point]) -> Option<Fit> {
         let squares: f64 = points.iter().map(|(x, _, w)| w * x * x).sum();
         let slope = points.iter().map(|(x, y, w)| w * x * y).sum::<f64>() / squares;
@@ -121,7 +123,7 @@ mod tests {
         assert!((line.constant - 900.0).abs() < 1e-6 && (line.slope - 25.0).abs() < 1e-6);
         let of = line.of(3.0, 30.0);
         assert!((of.ns - 3.0 * 900.0 - 30.0 * 25.0).abs() < 1e-6 && of.variance > 0.0);
-        // Known best in the midst of the points.
+        // The error is least in the middle of the points.
         let error = |x: f64| line.of(1.0, x).error();
         assert!(error(20.0) < error(2.0) && error(20.0) < error(60.0));
     }

@@ -1,11 +1,11 @@
-//! The price of one event, from batches of them.
+//! The price of one event, from batches of events.
 
-/// Fewest batches that a price is made of.
+/// Fewest batches that give a price.
 const MIN_BATCHES: usize = 5;
-/// z of a two-sided interval of 95 %, in which the order statistics are taken.
+/// z of a two-sided interval of 95 %, for the order statistics.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// What one event takes on average, with the variance of that figure.
+/// The mean cost of one event, with its variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Nanoseconds of CPU time.
@@ -15,11 +15,14 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// From the nanoseconds per event of each batch, in any order; `None` for fewer than five.
+    /// The price from the nanoseconds per event of each batch, in any order; `None` for fewer than
+    /// five batches.
     ///
-    /// The median, since an interrupt or a neighbour makes single batches dear and none cheap. Its standard error without an
-    /// assumption on their law: the order statistics of ranks n/2 ± z·√n/2 enclose the median with 95 % (binomial), and
-    /// half their distance is z standard errors. Source: W. J. Conover, "Practical Nonparametric Statistics" (1999), section 3.2.
+    /// The price is the median, since an interrupt or a neighbour makes single batches expensive
+    /// and none cheap. Its standard error needs no assumption on the distribution: the order
+    /// statistics of ranks n/2 ± z·√n/2 enclose the median with 95 % (binomial), and half their
+    /// distance is z standard errors. Source: W. J. Conover, "Practical Nonparametric Statistics"
+    /// (1999), section 3.2.
     pub fn of_batches(batches: &[f64]) -> Option<Measured> {
         let mut sorted: Vec<f64> = batches.iter().copied().filter(|ns| ns.is_finite()).collect();
         let n = sorted.len();
@@ -33,8 +36,10 @@ impl Measured {
         Some(Measured { ns: median, variance: error * error })
     }
 
-    /// From several looks at the same price, some time apart: their mean. Its variance is what they vary, if that is more than they say
-    /// of themselves: a machine is not always equally fast. `None` without any.
+    /// The mean of several measurements of one price, some time apart; `None` without any.
+    ///
+    /// The variance is the larger of the variance between the measurements and of what their own
+    /// variances give: a machine is not always equally fast.
     pub fn pooled(looks: &[Measured]) -> Option<Measured> {
         let n = looks.len() as f64;
         if looks.is_empty() {
@@ -54,7 +59,7 @@ impl Measured {
         self.variance.sqrt()
     }
 
-    /// One of two prices, and nobody knows which: anything between them is equally likely.
+    /// One of two prices, if it is unknown which: every price between them is equally likely.
     pub(super) fn either(a: Measured, b: Measured) -> Measured {
         Measured {
             ns: (a.ns + b.ns) / 2.0,

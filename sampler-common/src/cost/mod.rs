@@ -1,16 +1,17 @@
-//! What profiling costs: events that were counted, times prices that were measured.
+//! What profiling costs: counted events, multiplied by measured prices.
 //!
-//! Plainly: every hit of a probe, every sample, every return is counted anyway. What one of each takes is measured on
-//! functions of the daemon's own ([`Measured`], [`Line`]); together these prices are a [`Tariff`]. The events of a process are its
-//! [`Work`], and `tariff.charge(&work)` is the CPU time [`Spent`], with the variance that both prices and counts bring.
+//! Plainly: every hit of a probe, every sample and every return is counted anyway. The CPU time of
+//! one such event is measured on functions of the daemon ([`Measured`], [`Line`]). Together these
+//! prices are a [`Tariff`]. The events of a process are its [`Work`]. `tariff.charge(&work)` is the
+//! CPU time [`Spent`], with the variance of both prices and counts.
 //!
 //! ```text
 //! spent = Σ nᵢ·cᵢ        variance = Σ nᵢ²·var(cᵢ) + cᵢ²·var(nᵢ) + var(nᵢ)·var(cᵢ)
 //! ```
 //!
-//! One price holds for all processes, so that its error is theirs in common: works are added (and subtracted, for "since then")
-//! before they are charged. Intervals are never added. Nor is one moment another: how fast the machine was when prices were measured is an error that all of them
-//! have in common ([`Speed`]).
+//! One price holds for all processes, so all share its error: works are added (and subtracted, for
+//! "since then") before they are charged. Intervals are never added. The machine's speed also
+//! varies in time: its speed during the measurement is an error that all prices share ([`Speed`]).
 //!
 //! No clock and no probe here: `samplerd` measures, and counts.
 

@@ -1,21 +1,23 @@
-//! What profiling has cost some processes since they were attached.
+//! The cost of profiling some processes since they were attached.
 
 use super::Range;
 use crate::units::human_cpu_time;
 
-/// Costs of a process, or of some together.
+/// Costs of one process, or of several together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// CPU time that they have spent in probes, nanoseconds; `None`: not known, and `why` says so.
+    /// CPU time of the processes in probes, nanoseconds; `None` if unknown, for the reason in
+    /// `why`.
     pub spent_ns: Option<Range>,
-    /// Their CPU time since they were attached, probes included, nanoseconds, to the resolution of the kernel's figure; `None`: it could not
-    /// be read.
+    /// CPU time of the processes since they were attached, with probes, nanoseconds, to the
+    /// resolution of the kernel's figure; `None` if it could not be read.
     pub processor_ns: Option<Range>,
-    /// CPU time that samplerd has used for their samples: of all it has used, their part by the number of records read.
+    /// CPU time that samplerd has used for the samples of the processes: their part of all its
+    /// time, by the number of records read.
     pub daemon_ns: u64,
-    /// Hits and samples that have no price, and are not in `spent_ns`.
+    /// Hits and samples without a price, which are not in `spent_ns`.
     pub unpriced: u64,
-    /// Why something is not known; empty otherwise.
+    /// Why something is unknown; empty otherwise.
     pub why: String,
 }
 
@@ -23,9 +25,11 @@ pub struct Report {
 const MAX_PLAUSIBLE_RATIO: f64 = 1.5;
 
 impl Report {
-    /// The share of their CPU time that was spent in probes, at most 1; its ends are what the ends of both make of it. `None` where one of them is not known, or their CPU time
-    /// was looked at before it was spent: of a process that has ended what was seen last is reported, and that is less than what its probes alone have taken,
-    /// by more than what the kernel's rounding makes of one process.
+    /// The share of CPU time that was spent in probes, at most 1, with an interval from the ends of
+    /// both figures. `None` if one of them is unknown, or if the CPU time was read too early.
+    ///
+    /// For a process that has ended, the last value seen is reported. That value can be less than
+    /// the time in its probes alone, by more than the kernel's rounding for one process.
     pub fn share(&self) -> Option<Range> {
         let (spent, of) = (self.spent_ns?, self.processor_ns?);
         let share = spent.share_of(of.value)?;
@@ -38,7 +42,7 @@ impl Report {
         Some(Range { value, low: low.min(value), high: high.min(1.0).max(value) })
     }
 
-    /// In one sentence.
+    /// The report in one sentence.
     pub fn text(&self) -> String {
         let mut text = match self.spent_ns {
             Some(spent) => {
@@ -60,7 +64,7 @@ impl Report {
     }
 }
 
-/// ` ±2%`, by the larger distance to an end; nothing where there is nothing.
+/// ` ±2%`, by the larger distance to an end; empty for a value of 0.
 pub fn plus_minus(range: &Range) -> String {
     let half = (range.high - range.value).max(range.value - range.low);
     match 100.0 * half / range.value {
@@ -108,16 +112,17 @@ mod tests {
         let unknown = Report { why: "no memory".into(), ..Report::default() };
         assert!(unknown.text().starts_with("not known: no memory; "));
         assert_eq!(unknown.share(), None);
-        // Less than the resolution: anything up to all of it.
+        // Less than the resolution: the share may be anything up to all.
         report.processor_ns = range(1.0e7, 2e7).map(|of| Range { low: 0.0, ..of });
         report.spent_ns = range(1e6, 1e4);
         assert_eq!(report.share().map(|of| of.high), Some(1.0));
-        // A little more than all there was: all of it. And more than can be: it was looked at too early.
+        // A little more than the whole CPU time counts as all. Far more is impossible: the CPU time
+        // was read too early.
         (report.spent_ns, report.processor_ns) = (range(3.95e8, 1.2e7), range(3.7e8, 2e7));
         assert_eq!(report.share().map(|of| (of.value, of.high)), Some((1.0, 1.0)));
         (report.spent_ns, report.processor_ns) = (range(1.44e8, 1e7), range(2e7, 2e7));
         assert_eq!(report.share(), None);
-        // Of hundreds of processes that ran for less than a tick each.
+        // Hundreds of processes that ran for less than a tick each.
         report.processor_ns = Some(Range { value: 2e7, low: 0.0, high: 3e9 });
         assert_eq!(report.share(), None);
         assert!(

@@ -1,32 +1,37 @@
-//! How fast the machine was at each look at its prices, and what that leaves unknown of them.
+//! The speed of the machine at each measurement of its prices, and the uncertainty that it adds to
+//! them.
 //!
-//! Virtual machines are slowed down by their neighbours, processors by their temperature: for seconds or minutes all prices rise together, by up to a half
-//! (550 and 780 ns for a hit in fourteen starts of one hour, and hardly anything between). A look has the speed of its moment, while a program has paid for all of its time. What looks
-//! differ in together is kept apart from what each price is unsure of by itself:
+//! Neighbours slow down virtual machines, and heat slows down processors. For seconds or minutes
+//! all prices rise together, by up to a half (550 and 780 ns for a hit in fourteen starts of one
+//! hour, and hardly anything between). A measurement has the speed of its moment, while a program
+//! pays at the speeds of its whole time. The common variation of the measurements is kept apart
+//! from the error of each single price:
 //!
 //! ```text
 //! rₗ = mean over prices of priceₗ/mean(price)        s² = (ν·s₀² + Σ(rₗ − 1)²)/(ν + n − 1)        variance of the mean = s²/n
 //! ```
 //!
-//! s₀ is what machines are taken to vary by before that is seen, as if ν more looks had shown it (the scale of an inverse-χ² law: A. Gelman et al.,
-//! "Bayesian Data Analysis" (2013), section 2.6).
+//! s₀ is the assumed variation of machines before any is seen, with the weight of ν more
+//! measurements (the scale of an inverse-χ² law: A. Gelman et al., "Bayesian Data Analysis" (2013),
+//! section 2.6).
 
 use super::Measured;
 
-/// Relative standard deviation of looks, before any two were compared, and by how many further looks that counts.
+/// Assumed relative standard deviation of measurements (s₀), and the number of further measurements
+/// that it counts for (ν).
 const PRIOR_SPEED: (f64, f64) = (0.18, 2.0);
 
-/// Speeds at some looks.
+/// Speeds at several measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speed {
-    /// By look: as many times the mean its prices were.
+    /// By measurement: its prices as a multiple of the mean prices.
     dearer: Vec<f64>,
-    /// Relative standard error of the mean over all looks.
+    /// Relative standard error of the mean over all measurements.
     pub error: f64,
 }
 
 impl Speed {
-    /// By prices that were measured at every look: a list of looks for each.
+    /// The speeds from prices that were measured every time: a list of measurements for each price.
     pub fn of(prices: &[&[Measured]]) -> Speed {
         let looks = prices.iter().map(|looks| looks.len()).max().unwrap_or(0);
         let of_all: Vec<&[Measured]> =
@@ -43,7 +48,8 @@ impl Speed {
         Speed { dearer, error: (variance / n).sqrt() }
     }
 
-    /// Looks at one price, as they would have been at the mean speed. Those of a price that was not measured at every look are the first ones.
+    /// Measurements of one price, converted to the mean speed. For a price that was not measured
+    /// every time, they are the first ones.
     #[must_use]
     pub fn normalized(&self, looks: &[Measured]) -> Vec<Measured> {
         let speeds = self.dearer.iter().filter(|of| **of > 0.0).copied();
@@ -71,7 +77,7 @@ mod tests {
     fn one_measurement_keeps_the_prior_speed_error() {
         let one = looks(&[550.0]);
         let speed = Speed::of(&[&one]);
-        // Both prices of that hour lie in the interval of either.
+        // Both prices of that hour lie in the interval of either one.
         assert!(550.0 * (1.0 + 1.96 * speed.error) > 740.0, "{speed:?}");
         assert!(780.0 * (1.0 - 1.96 * speed.error) < 560.0, "{speed:?}");
         assert_eq!(speed.normalized(&one), one);
@@ -84,7 +90,7 @@ mod tests {
         assert!(calm.error < 0.015, "{calm:?}");
         let ns: Vec<f64> = (0..20).map(|at| if at % 2 == 0 { 550.0 } else { 780.0 }).collect();
         let changing = Speed::of(&[&looks(&ns)]);
-        // ±17 % by look, twenty of them.
+        // ±17 % by measurement, twenty measurements.
         assert!((0.034..0.045).contains(&changing.error), "{changing:?}");
     }
 
@@ -98,7 +104,7 @@ mod tests {
         // Measured at the first look only.
         let once = speed.normalized(&looks(&[800.0]));
         assert!((once[0].ns - 1000.0).abs() < 1e-9, "{once:?}");
-        // A price that is nothing says nothing of the speed.
+        // A price of 0 gives no information on the speed.
         assert_eq!(Speed::of(&[&a, &looks(&[0.0, 0.0])]), Speed::of(&[&a]));
     }
 }

@@ -1,4 +1,4 @@
-//! CPU time that was spent, with its interval.
+//! CPU time in probes, with its interval.
 
 use crate::estimate::Confidence;
 use statrs::distribution::{ContinuousCDF as _, Normal};
@@ -15,10 +15,9 @@ pub struct Range {
 }
 
 impl Range {
-    /// From numbers that came from elsewhere.
+    /// A range of numbers from outside.
     ///
-    /// # Errors
-    /// One line, unless 0 ≤ `low` ≤ `value` ≤ `high`, and all finite.
+    /// # Errors One line, unless 0 ≤ `low` ≤ `value` ≤ `high`, and all are finite.
     pub fn checked(value: f64, low: f64, high: f64) -> Result<Range, String> {
         match 0.0 <= low && low <= value && value <= high && high.is_finite() {
             true => Ok(Range { value, low, high }),
@@ -26,14 +25,14 @@ impl Range {
         }
     }
 
-    /// The same in other units.
+    /// The range in other units.
     #[must_use]
     pub fn times(self, factor: f64) -> Range {
         let Range { value, low, high } = self;
         Range { value: value * factor, low: low * factor, high: high * factor }
     }
 
-    /// The share of `whole`; `None` where there is none.
+    /// The share of `whole`; `None` if `whole` is not positive.
     pub fn share_of(self, whole: f64) -> Option<Range> {
         (whole > 0.0).then(|| self.times(1.0 / whole))
     }
@@ -44,21 +43,22 @@ impl Range {
 pub struct Spent {
     /// Nanoseconds.
     pub ns: f64,
-    /// Variance of that, by the prices' errors and the counts'.
+    /// Variance of `ns`, from the errors of prices and counts.
     pub variance: f64,
-    /// Events that have no price: they are not in `ns`.
+    /// Events without a price, which are not in `ns`.
     pub unpriced: f64,
 }
 
 impl Spent {
-    /// Its interval in nanoseconds, normal: many batches and counts are behind it.
+    /// The interval in nanoseconds, normal: many batches and counts are behind it.
     pub fn range(&self, confidence: Confidence) -> Range {
         let z = -Normal::standard().inverse_cdf(confidence.alpha() / 2.0);
         let half = z * self.variance.sqrt();
         Range { value: self.ns, low: (self.ns - half).max(0.0), high: self.ns + half }
     }
 
-    /// So much in a second, where it was spent in `seconds`: nanoseconds per second; `None` where that is no time.
+    /// The time spent per second, in nanoseconds per second, if it was spent in `seconds`; `None`
+    /// unless `seconds` is positive.
     pub fn per_second(&self, seconds: f64) -> Option<Spent> {
         (seconds > 0.0).then(|| Spent {
             ns: self.ns / seconds,

@@ -1,47 +1,49 @@
-//! What each event costs.
+//! The price of each event.
 
 use super::{Events, Line, Measured, Placed, Program, Spent, Work};
 
-/// Prices of a hit: emulated, single-stepped.
+/// Prices of a hit: of an emulated and of a single-stepped instruction.
 pub type HitPrices = [Option<Measured>; 2];
 
-/// The prices of this machine, kernel and engine. What could not be measured has none.
+/// The prices on this machine, kernel and engine. `None` if a price could not be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tariff {
-    /// Of a hit that is neither sampled nor followed, by [`Program`].
+    /// Price of a hit that is neither sampled nor followed, by [`Program`].
     pub hits: [HitPrices; Program::ALL.len()],
-    /// Of a hit in a program whose work empties the first-level caches between any two, more than of one in a loop of nothing but hits.
+    /// Additional price of a hit in a program whose work empties the first-level caches between any
+    /// two hits, compared with a loop of nothing but hits.
     pub disturbed: Option<Measured>,
-    /// Of following a call to its return, more than the hit.
+    /// Additional price of following a call to its return.
     pub returned: Option<Measured>,
-    /// Of taking a sample, more than following it: by the KiB of stack copied.
+    /// Additional price of a sample over following its call: by the KiB of stack copied.
     pub sampled: Option<Line>,
-    /// Of the end of a sampled block, more than the hit.
+    /// Additional price of the end of a sampled block over the hit.
     pub ended: Option<Measured>,
-    /// Relative standard error that all of them have in common ([`super::Speed`]).
+    /// Relative standard error that all prices share ([`super::Speed`]).
     pub speed_error: f64,
 }
 
 impl Tariff {
-    /// What a hit costs in some program: how much of [`Tariff::disturbed`] it pays is not known, and all of it as likely as nothing.
+    /// The cost of a hit in some program. The part of [`Tariff::disturbed`] that the hit pays is
+    /// unknown: every part from none to all is equally likely.
     pub fn hit(&self, program: Program, placed: Placed) -> Option<Measured> {
         let (calm, more) = (self.calm(program, placed)?, self.more());
         let hit = Measured { ns: calm.ns + more.ns, variance: calm.variance + more.variance };
         Some(self.at_any_speed(hit))
     }
 
-    /// A price of it with what is not known of the speed.
+    /// A price with the uncertainty of the speed.
     pub fn at_any_speed(&self, price: Measured) -> Measured {
         let of_speed = (self.speed_error * price.ns).powi(2);
         Measured { variance: price.variance + of_speed, ..price }
     }
 
-    /// What a hit costs more than in a loop of nothing but hits.
+    /// The additional cost of a hit over a hit in a loop of nothing but hits.
     fn more(&self) -> Measured {
         self.disturbed.map_or(Measured::default(), |of| Measured::either(Measured::default(), of))
     }
 
-    /// What a hit costs in a loop of nothing but hits.
+    /// The cost of a hit in a loop of nothing but hits.
     fn calm(&self, program: Program, placed: Placed) -> Option<Measured> {
         let [emulated, stepped] = self.hits[program as usize];
         match placed {
@@ -51,7 +53,7 @@ impl Tariff {
         }
     }
 
-    /// What was spent on `work`. Events without a price are counted, not charged.
+    /// The CPU time of `work`. Events without a price are counted, not charged.
     pub fn charge(&self, work: &Work) -> Spent {
         let mut spent = Spent { unpriced: work.other.count, ..Spent::default() };
         let mut hits = 0.0;
@@ -63,7 +65,8 @@ impl Tariff {
                 spent.add(events, price);
             }
         }
-        // The same program pays it, whichever way a hit goes: one error for all of them.
+        // The same program pays the additional cost, for every kind of hit: all hits share one
+        // error.
         spent.add(Events { count: hits, variance: 0.0 }, Some(self.more()));
         spent.add(work.returns, self.returned);
         spent.add(work.ended, self.ended);
@@ -81,7 +84,8 @@ impl Tariff {
 }
 
 impl Spent {
-    /// The count and the price are measured apart: var(n·c) = n²·var(c) + c²·var(n) + var(n)·var(c).
+    /// Count and price are measured independently:
+    /// var(n·c) = n²·var(c) + c²·var(n) + var(n)·var(c).
     fn add(&mut self, events: Events, price: Option<Measured>) {
         let Some(price) = price else {
             self.unpriced += events.count;
@@ -134,14 +138,15 @@ mod tests {
         assert_eq!(spent.unpriced, 4.0);
         let range = spent.range(Confidence::DEFAULT);
         assert!(0.0 < range.low && range.low < range.value && range.value < range.high);
-        // One price is wrong for all of its hits at once: 1 % of it stays 1 %.
+        // An error of one price is the same for all its hits: 1 % stays 1 %.
         assert!((range.high / range.value - 1.0 - 0.0196 * 500.0 / 610.1).abs() < 3e-3);
         let nothing = Tariff::default().charge(&work);
         assert_eq!((nothing.ns, nothing.variance), (0.0, 0.0));
         assert_eq!(nothing.unpriced, 1000.0 + 10.0 + 20.0 + 5.0 + 2.0 + 3.0 + 4.0);
     }
 
-    /// A loop of nothing but hits lies within the interval, and a program whose caches are always cold, too.
+    /// A loop of nothing but hits lies within the interval, and so does a program whose caches are
+    /// always cold.
     #[test]
     fn the_cost_interval_covers_warm_and_cold_caches() {
         let mut work = Work::default();

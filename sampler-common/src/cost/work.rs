@@ -1,17 +1,17 @@
-//! What the probes of a process have done: events by their price.
+//! The work of a process's probes: events by their price.
 
 use crate::counting::{Count, Counted};
 use crate::estimate::Confidence;
 use crate::wire::Role;
 
-/// Which way a hit goes through the eBPF program: each has a price of its own.
+/// The paths of a hit through the eBPF program, each with its own price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Program {
     /// `malloc` with malloc's own argument.
     Malloc,
     /// Other allocating functions.
     Shaped,
-    /// Functions that can throw, of which only the entry is probed.
+    /// Throwing functions, of which only the entry is probed.
     New,
     /// Freeing functions.
     Free,
@@ -22,7 +22,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// Every one.
+    /// Every path.
     pub const ALL: [Program; 6] = [
         Program::Malloc,
         Program::Shaped,
@@ -32,7 +32,7 @@ impl Program {
         Program::OtelFree,
     ];
 
-    /// The way of a role's hits; `None`: it has no price.
+    /// The path of a role's hits; `None` if it has no price.
     pub const fn of(role: Role) -> Option<Program> {
         Some(match role {
             Role::Malloc => Program::Malloc,
@@ -42,19 +42,20 @@ impl Program {
             Role::New => Program::New,
             Role::Free => Program::Free,
             Role::OtelAlloc => Program::OtelAlloc,
-            // Of the library's own probe the program does no more than of an end that is of no sampled block.
+            // For the library's own probe the program does no more than for the end of a block that
+            // was not sampled.
             Role::OtelFree | Role::LibraryEnded => Program::OtelFree,
             // Rare, and not counted.
             Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => return None,
         })
     }
 
-    /// Whether its probes are USDTs: nops, which the kernel always emulates.
+    /// Whether the probes are USDTs: nops, which the kernel always emulates.
     pub const fn is_usdt(self) -> bool {
         matches!(self, Program::OtelAlloc | Program::OtelFree)
     }
 
-    /// `malloc`, `sized`, `new`, `free`, `otel_alloc` or `otel_free`.
+    /// The name: `malloc`, `sized`, `new`, `free`, `otel_alloc` or `otel_free`.
     pub const fn name(self) -> &'static str {
         match self {
             Program::Malloc => "malloc",
@@ -70,42 +71,42 @@ impl Program {
 /// How the kernel runs the probed instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Placed {
-    /// It emulates it.
+    /// The kernel emulates the instruction.
     Emulated,
-    /// It single-steps it out of line: many times dearer.
+    /// The kernel single-steps the instruction out of line: many times more expensive.
     SingleStepped,
-    /// One or the other, and nobody knows which: functions of both kinds are counted together.
+    /// One or the other, unknown which: functions of both kinds are counted together.
     Either,
 }
 
 impl Placed {
-    /// Of one function.
+    /// The placement of one function's probe.
     pub fn one(emulated: bool) -> Placed {
         if emulated { Placed::Emulated } else { Placed::SingleStepped }
     }
 
-    /// Of functions that share a count; `None` of none.
+    /// The placement of functions that share a count; `None` for no function.
     pub fn of(emulated: impl IntoIterator<Item = bool>) -> Option<Placed> {
         emulated.into_iter().map(Placed::one).reduce(|a, b| if a == b { a } else { Placed::Either })
     }
 }
 
-/// So many of something.
+/// A number of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Events {
-    /// How many.
+    /// Number of events.
     pub count: f64,
-    /// Variance of that; 0 where it is exact.
+    /// Variance of `count`; 0 if the count is exact.
     pub variance: f64,
 }
 
 impl Events {
-    /// Exactly so many.
+    /// An exact number of events.
     pub fn exact(count: u64) -> Events {
         Events { count: count as f64, variance: 0.0 }
     }
 
-    /// Somewhere between two numbers, anything equally likely.
+    /// A number between two limits, every number equally likely.
     pub fn between(low: u64, high: u64) -> Events {
         let width = high.saturating_sub(low) as f64;
         Events { count: low as f64 + width / 2.0, variance: width * width / 12.0 }
@@ -116,8 +117,8 @@ impl Events {
         self.variance += other.variance;
     }
 
-    /// What came after `earlier`. What an approximate counter adds does not depend on what it had added before, so that its variance
-    /// grows by that of the later part.
+    /// The events after `earlier`. The additions of an approximate counter do not depend on its
+    /// earlier additions, so its variance grows by that of the later part.
     fn since(self, earlier: Events) -> Events {
         Events {
             count: (self.count - earlier.count).max(0.0),
@@ -140,25 +141,25 @@ impl From<Counted> for Events {
     }
 }
 
-/// Everything that the probes of a process, or of some, have done since they were attached.
+/// Everything that the probes of one or several processes have done since they were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Hits by program, and by the places of the probes.
+    /// Hits by program, and by the placement of the probes.
     pub(super) hits: [[Events; 3]; Program::ALL.len()],
-    /// Hits of probes that have no price.
+    /// Hits of probes without a price.
     pub(super) other: Events,
     /// Calls that were followed to their return.
     pub(super) returns: Events,
     /// Samples sent.
     pub(super) samples: Events,
-    /// KiB of stack in them.
+    /// KiB of stack in the samples.
     pub(super) stack_kib: f64,
     /// Sampled blocks whose end was sent.
     pub(super) ended: Events,
 }
 
 impl Work {
-    /// Hits of a role's probes, which are placed so.
+    /// Adds hits of a role's probes with this placement.
     pub fn hit(&mut self, role: Role, placed: Placed, hits: impl Into<Events>) {
         match Program::of(role) {
             Some(program) => self.hits[program as usize][placed as usize].add(hits.into()),
@@ -166,7 +167,7 @@ impl Work {
         }
     }
 
-    /// Calls followed to their return.
+    /// Adds calls that were followed to their return.
     pub fn returned(&mut self, calls: Events) {
         self.returns.add(calls);
     }
@@ -176,13 +177,13 @@ impl Work {
         self.returns.count
     }
 
-    /// Samples with so much stack together.
+    /// Adds samples with `stack_bytes` of stack altogether.
     pub fn sampled(&mut self, samples: u64, stack_bytes: u64) {
         self.samples.add(Events::exact(samples));
         self.stack_kib += stack_bytes as f64 / 1024.0;
     }
 
-    /// Sampled blocks that ended.
+    /// Adds sampled blocks that ended.
     pub fn ended(&mut self, blocks: u64) {
         self.ended.add(Events::exact(blocks));
     }
@@ -206,7 +207,7 @@ impl Work {
         self.samples.count
     }
 
-    /// Adds that of others.
+    /// Adds the work of others.
     pub fn add(&mut self, other: &Work) {
         let mut from = *other;
         for (to, from) in self.events().into_iter().zip(from.events()) {
@@ -215,7 +216,7 @@ impl Work {
         self.stack_kib += other.stack_kib;
     }
 
-    /// What was done after `earlier`.
+    /// The work after `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Work) -> Work {
         let (mut later, mut before) = (*self, *earlier);
