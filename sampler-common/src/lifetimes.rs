@@ -1,27 +1,28 @@
-//! Lifetimes as people ask for them: a row for each stack, symbolized, ready for any format.
+//! Lifetimes as people request them: a row for each stack, symbolized, ready for any format.
 //!
-//! Pure data, as [`crate::profile`] is. Shares and medians are of bytes: see [`crate::estimate::survival`].
+//! Pure data, like [`crate::profile`]. Shares and medians are of bytes: see
+//! [`crate::estimate::survival`].
 
 use crate::estimate::{Confidence, Estimate, Median, Moments, Share, Step, Survival, weighted};
 use crate::note::Note;
 
-/// A millisecond: what is freed within it is a temporary that might have been on the stack.
+/// A millisecond: a block that is freed within it is a temporary that might have been on the stack.
 pub const SHORT_NS: f64 = 1e6;
 /// A second.
 pub const LONG_NS: f64 = 1e9;
 
-/// How the blocks of some stacks live.
+/// Lifetimes of the blocks of some stacks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lifetime {
-    /// Samples it rests on.
+    /// Samples behind the numbers.
     pub samples: u64,
-    /// Samples that were freed; the others are held, or were until their program ended.
+    /// Samples that were freed. The others are held, or were held until their program ended.
     pub freed: u64,
     /// Samples that are held.
     pub held: u64,
-    /// Bytes times seconds held until now: what freeing earlier would save.
+    /// Bytes × seconds until now: what an earlier free would save.
     pub byte_seconds: Estimate,
-    /// Its moments: sums of these over stacks keep their intervals.
+    /// The moments of `byte_seconds`. Summed over stacks, they give an interval of the sum.
     pub moments: Moments,
     /// The age that half of the bytes outlive.
     pub median: Median,
@@ -32,8 +33,10 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// From what became of sampled blocks. Ages of freed ones are known to within a factor of √`bucket` on either side, by which the
-    /// median's interval is widened.
+    /// The lifetimes of sampled blocks, from their `steps`.
+    ///
+    /// Ages of freed blocks are known to within a factor of √`bucket` on either side. The median's
+    /// interval is widened by this factor.
     pub fn new(
         steps: Vec<Step>,
         byte_seconds: &Moments,
@@ -65,25 +68,25 @@ impl Lifetime {
 pub struct Stack {
     /// Process that allocated.
     pub pid: u32,
-    /// Function names, root first, inlined ones included.
+    /// Function names, root first, with inlined functions.
     pub frames: Vec<String>,
-    /// How its blocks live.
+    /// Lifetimes of the stack's blocks.
     pub lifetime: Lifetime,
 }
 
 /// Lifetimes of some processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lifetimes {
-    /// Confidence of every interval in it.
+    /// Confidence of every interval.
     pub confidence: Confidence,
-    /// When it was made, nanoseconds since the Unix epoch.
+    /// When the lifetimes were computed, nanoseconds since the Unix epoch.
     pub time_unix_ns: u64,
     /// All stacks together.
     pub total: Lifetime,
-    /// By falling bytes × seconds.
+    /// Stacks in falling order of bytes × seconds.
     pub stacks: Vec<Stack>,
-    /// How many stacks there were before the cut to the top ones.
+    /// Number of stacks before the cut to the top ones.
     pub stacks_total: u64,
-    /// Whatever limits what the numbers mean.
+    /// Notes that limit what the numbers mean.
     pub notes: Vec<Note>,
 }
