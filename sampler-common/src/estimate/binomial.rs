@@ -68,8 +68,8 @@ impl Binomial {
 
     /// P(X ≥ hits) for a whole number of `hits` up to `trials`.
     ///
-    /// The relative error is about 10⁻¹⁶·(1 + hits·ln(1/π)) up to ½; above ½ the error is that of 1
-    /// − P. Takes about 8·√hits steps.
+    /// The relative error is about 10⁻¹⁶·(1 + hits·ln(1/π)) up to ½; above ½ the error is that of
+    /// 1 − P. Takes about 8·√hits steps.
     pub(super) fn at_least(&self, hits: f64) -> f64 {
         if hits <= 0.0 {
             return 1.0;

@@ -4,9 +4,9 @@
 //! # Derivation
 //!
 //! A row has z_g in the g-th group of windows: the sum of its samples' weights, each divided by the
-//! probability of its window. The group stands for Λ_g ticks. With T = Σz_g, Λ = ΣΛ_g and r_g = z_g
-//! − T·Λ_g/Λ, each z_g is an estimate of T·Λ_g/Λ if the row is constant in time, and of more or
-//! less if it is not:
+//! probability of its window. The group stands for Λ_g ticks. With T = Σz_g, Λ = ΣΛ_g and
+//! r_g = z_g − T·Λ_g/Λ, each z_g is an estimate of T·Λ_g/Λ if the row is constant in time, and of
+//! more or less if it is not:
 //!
 //! ```text
 //! var(T) ≤ n/(n−1) · Σ r_g²

@@ -24,10 +24,10 @@
 //! ```
 //!
 //! with the regularized incomplete beta function I (DLMF 8.17). The .NET document does not say
-//! which whole number is meant by "closest to" c. Its table has in all 50 places the number k(c) −
-//! 1: the largest number whose CDF is still *below* c. A bisection that keeps its lower end stops
-//! there; so does the solution of I_p(s, x + 1) = c over real x, rounded down. Here k(c) is the
-//! quantile in its usual sense (scipy's `nbinom.ppf`), so that P(failures ≤ k(c)) reaches c.
+//! which whole number is meant by "closest to" c. Its table has in all 50 places the number
+//! k(c) − 1: the largest number whose CDF is still *below* c. A bisection that keeps its lower end
+//! stops there; so does the solution of I_p(s, x + 1) = c over real x, rounded down. Here k(c) is
+//! the quantile in its usual sense (scipy's `nbinom.ppf`), so that P(failures ≤ k(c)) reaches c.
 //!
 //! # Samples of different intervals
 //!

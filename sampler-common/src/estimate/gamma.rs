@@ -3,9 +3,9 @@
 //! The argument is a tail probability, not a cumulative probability. So tails far below the
 //! distance of 1 to the next smaller float keep their precision.
 //!
-//! A gamma variable of shape k and mean 1 is transformed to a nearly normal one: η with ½η² = λ − 1
-//! − ln λ, sign as λ − 1. With the normal quantile z, η₀ = z/√k, the quantile is at η = η₀ +
-//! ln(η₀/(λ₀ − 1))/(η₀·k) + O(k⁻²) (N. M. Temme, "Asymptotic inversion of incomplete gamma
+//! A gamma variable of shape k and mean 1 is transformed to a nearly normal one: η with
+//! ½η² = λ − 1 − ln λ, sign as λ − 1. With the normal quantile z, η₀ = z/√k, the quantile is at
+//! η = η₀ + ln(η₀/(λ₀ − 1))/(η₀·k) + O(k⁻²) (N. M. Temme, "Asymptotic inversion of incomplete gamma
 //! functions", Math. Comp. 58 (1992); DLMF 8.12).
 //!
 //! The error is below 7·10⁻⁷ standard deviations from k = 1000 up. Below k = 1000 this quantile

@@ -8,8 +8,8 @@
 //! heap profiles".
 //!
 //! If a sample was afterwards kept with probability κ only (a thinned live set), K·R/κ is unbiased
-//! and its variance is R²((m + m²)/κ − m²). Given that the sample was kept, K²/κ² estimates (m +
-//! m²)/κ and K(K − 1)/κ estimates m², both without bias, so
+//! and its variance is R²((m + m²)/κ − m²). Given that the sample was kept, K²/κ² estimates
+//! (m + m²)/κ and K(K − 1)/κ estimates m², both without bias, so
 //!
 //! ```text
 //! v = R²(K²/κ² − K(K − 1)/κ)

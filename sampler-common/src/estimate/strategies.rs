@@ -173,8 +173,8 @@ fn least(classes: &[Class], budget: f64, wish: impl Fn(&Class) -> f64) -> Varian
     trials(classes, |of| if smallest.is_finite() { (high * wish(of)).min(1.0) } else { 1.0 })
 }
 
-/// The largest relative error over all sizes Z of weights 1/(1 − …) with e^(−Z/R) in place of (1 −
-/// 1/R)^Z, and its Z.
+/// The largest relative error over all sizes Z of weights 1/(1 − …) with e^(−Z/R) in place of
+/// (1 − 1/R)^Z, and its Z.
 ///
 /// jemalloc, tcmalloc and the tools that read their profiles use e^(−Z/R). The error is about
 /// 1/(2R) for 1 byte and falls with the size.

@@ -28,8 +28,9 @@
 //!
 //! The variance of a sum of such events is Σw², not Σw²(1 − π) as for [`super::weighted()`]. The
 //! bounds are those of Fay and Feuer's gamma interval as in their paper; for small π both are the
-//! same. For the growth that has happened they are too wide, never too narrow, since Σw²(1 − π) ≤
-//! Σw². The interval of the difference is that of [`super::difference()`] (Zou and Donner).
+//! same. For the growth that has happened they are too wide, never too narrow, since
+//! Σw²(1 − π) ≤ Σw². The interval of the difference is that of [`super::difference()`] (Zou and
+//! Donner).
 //!
 //! For equal weights a test of C against W, given how many samples came and went altogether, is the
 //! sign test of n fair coins. Blocks that come in bursts, all at once, are not covered: their

@@ -27,10 +27,10 @@
 //! high = own + gamma quantile of 1 − α/2 for mean Σw(1−π) + w_m(1−π_m), variance v + w_m²(1−π_m)
 //! ```
 //!
-//! with own = Σx, the quantity of the samples themselves, and m the sample with the largest w(1−π)
-//! = w − x. The upper end is the gamma distribution of what was *missed*. For n blocks of one size
-//! their number is negative binomial with n + 1 successes, whose mean (n+1)(1−π)/π and variance
-//! (n+1)(1−π)/π² are the ones above.
+//! with own = Σx, the quantity of the samples themselves, and m the sample with the largest
+//! w(1−π) = w − x. The upper end is the gamma distribution of what was *missed*. For n blocks of
+//! one size their number is negative binomial with n + 1 successes, whose mean (n+1)(1−π)/π and
+//! variance (n+1)(1−π)/π² are the ones above.
 //!
 //! If the gamma distribution were that of the whole y, as for Poisson counts, the tail would be far
 //! too thin once some blocks are all but certain (2 MiB blocks at 512 KiB, asked for 99.99 %:

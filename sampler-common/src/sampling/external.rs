@@ -25,8 +25,8 @@ pub const fn external(size: u64, weighted: u64) -> Option<Design> {
     Some(Design::external(weighted))
 }
 
-/// The mean bytes between samples R at which `size` bytes stand for `weighted`: from w = s/(1 −
-/// e^(−s/R)), R = −s/ln(1 − s/w).
+/// The mean bytes between samples R at which `size` bytes stand for `weighted`: from
+/// w = s/(1 − e^(−s/R)), R = −s/ln(1 − s/w).
 ///
 /// `None` for a sample that was certain, which says nothing about R.
 #[cfg(feature = "std")]

@@ -3,8 +3,8 @@
 //! Plainly: the process has a bucket of tokens, which fills at the limit and holds [`BURST_NS`]
 //! worth of tokens. Every sample takes a token. If the bucket is empty, the process owes tokens.
 //! The rate of sampling is halved once for every [`DOUBLING_NS`] of the limit that the process
-//! owes. Time alone pays the debt. So the rate is the requested one again within [`DOUBLING_NS`] ·
-//! log₂(factor) of the flood's end.
+//! owes. Time alone pays the debt. So the rate is the requested one again within
+//! [`DOUBLING_NS`] · log₂(factor) of the flood's end.
 //!
 //! In virtual time (the generic cell rate algorithm, ITU-T I.371): a sample takes T = 1/limit,
 //!
