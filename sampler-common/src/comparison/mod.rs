@@ -279,7 +279,7 @@ fn joined<'p>(a: &'p Profile, b: &'p Profile) -> BTreeMap<Vec<&'p str>, [[Moment
 /// Adjusts the p of the stacks that have enough samples; returns the number of these stacks.
 fn adjust(stacks: &mut [ComparedStack], relation: Relation) -> usize {
     if relation == Relation::Grown {
-        return 0; // A sample between the two profiles proves an allocation: there is nothing to test.
+        return 0; // A sample between the two proves an allocation: there is nothing to test.
     }
     let mut tested: Vec<&mut ComparedStack> =
         stacks.iter_mut().filter(|stack| stack.samples.iter().any(|n| *n >= MIN_SAMPLES)).collect();

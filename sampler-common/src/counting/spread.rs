@@ -6,9 +6,9 @@
 //! # Derivation
 //!
 //! The number of events at which the value v is reached is T(v), with mean v and variance S(v)
-//! ([`super::Switch`]): a sum of independent geometric waits, hundreds of them as soon as the error
-//! matters, hence close to normal. A counter that shows v has seen at least T(v) events and fewer
-//! than T(v + q):
+//! ([`super::Switch`]). T(v) is a sum of independent geometric waits, hundreds of them as soon as
+//! the error matters, hence close to normal. A counter that shows v has seen at least T(v) events
+//! and fewer than T(v + q):
 //!
 //! ```text
 //! low  = v − z·√S(v)                  (never below min(v, 2^k), which is certain)

@@ -49,8 +49,8 @@
 //!
 //! is the variance of the number of events that it takes to reach v, and an unbiased estimate of
 //! the variance of the value ([`super::spread`]). √S(v)/v grows from 0 at 2^k to at most
-//! 2^(−k/2)·√(3/4), reached a third into each octave of a large count: 0.957 % at k = 13, so that
-//! 90 % of all counts lie within 1.6 %. (The published figure is 2 %.)
+//! 2^(−k/2)·√(3/4), reached a third into each octave of a large count. The maximum is 0.957 % at
+//! k = 13, so 90 % of all counts lie within 1.6 %. (The published figure is 2 %.)
 //!
 //! # The cap
 //!

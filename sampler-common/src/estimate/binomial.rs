@@ -6,11 +6,11 @@
 //! ```
 //!
 //! with the regularized incomplete beta function I (DLMF 8.17.5), whose series is that of the crate
-//! `special` (algorithm AS 63). The factor in front of the series is ours: computed from the
-//! logarithms of three gamma functions of 10^9 it is off by 2·10⁻⁶. statrs 0.19 computes it so: the
-//! failed trials of 10,000 samples are off by 4 (and its continued fraction ends after 140 steps).
-//! C. Loader, "Fast and accurate computation of binomial probabilities" (2000), has no large terms
-//! that cancel:
+//! `special` (algorithm AS 63). The factor in front of the series is ours. Computed from the
+//! logarithms of three gamma functions of 10^9, it would be off by 2·10⁻⁶. In statrs 0.19, which
+//! does that, the failed trials of 10,000 samples are off by 4 (and its continued fraction ends
+//! after 140 steps). C. Loader, "Fast and accurate computation of binomial probabilities" (2000),
+//! has no large terms that cancel:
 //!
 //! ```text
 //! ln P(X = m) = ½ ln(n/(2πₑ·m(n−m))) + δ(n) − δ(m) − δ(n−m) − nπ·h(d/(nπ)) − n(1−π)·h(−d/(n(1−π)))

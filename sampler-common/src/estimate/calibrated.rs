@@ -17,9 +17,9 @@
 //! v = Σ f_g²·[v_g·(1 − φ_g)² + (V_g − v_g)·φ_g²]
 //! ```
 //!
-//! v is the variance of the linearized ratio: the row's own samples (v_g) count for the rest of the
-//! group too, and all samples of the others (V_g − v_g, since samples are independent) count for
-//! the row. At φ = 1 it is 0. Bytes and objects are calibrated to separate totals.
+//! v is the variance of the linearized ratio. The row's own samples (v_g) count for the rest of the
+//! group too. All samples of the others (V_g − v_g, since samples are independent) count for the
+//! row. At φ = 1 it is 0. Bytes and objects are calibrated to separate totals.
 //!
 //! The interval is the weighted one ([`mod@super::weighted`]) for these moments. In it one more
 //! event of the row counts by f(1 − φ), and for the lower end one more event of the others by fφ. A
@@ -43,9 +43,9 @@
 //! lower than weighted if 40 stacks share 17 sizes. If all sizes are sampled alike (bernoulli), 46
 //! % to 64 % of the bytes of the mixed sizes are `[unsampled]`, and intervals of the rows have room
 //! for them. These intervals cover nearly always and are 2.4 to 3.9 times as wide as a normal
-//! interval of the estimated part. If the samples of smaller sizes stood for these bytes instead, a
-//! stack of small blocks next to a stack of large blocks would be estimated at twice its bytes, and
-//! hardly ever covered.
+//! interval of the estimated part. The samples of smaller sizes could stand for these bytes
+//! instead. A stack of small blocks next to a stack of large blocks would then be estimated at
+//! twice its bytes, and hardly ever covered.
 //!
 //! Exact totals exist for allocations. Held memory stays weighted, and so does a process without
 //! exact totals.

@@ -55,7 +55,8 @@ pub enum Method {
     Weighted,
     /// Failed trials of a geometric countdown with a negative binomial interval.
     FailedTrials,
-    /// Horvitz–Thompson sum adjusted to exact totals, with a gamma interval of its residual variance.
+    /// Horvitz–Thompson sum adjusted to exact totals, with a gamma interval of its residual
+    /// variance.
     Calibrated,
     /// Horvitz–Thompson sum over windows, with an interval from the differences between windows.
     /// With too few windows the interval has no upper end.

@@ -1,11 +1,11 @@
 //! From a row to its four estimates: the only place where summed moments become intervals.
 //!
 //! Plainly: a row's samples say what was seen. What was not seen may be in any size class that its
-//! processes use. So every class without a sample in the row has room for what its rate lets pass,
-//! at most what is left of its exact total (the module `room`). The same holds for every rate
-//! without a sample, if rates have changed ([`mod@super::epoch`]). For example, one sample of a
-//! large block gives good bytes but hardly any information on objects: a million small blocks may
-//! have gone unseen.
+//! processes use. So every class without a sample in the row has room for what its rate lets pass
+//! (the module `room`). The room is at most what is left of the class's exact total. The same holds
+//! for every rate without a sample, if rates have changed ([`mod@super::epoch`]). For example, one
+//! sample of a large block gives good bytes but hardly any information on objects: a million small
+//! blocks may have gone unseen.
 //!
 //! The failed-trials estimator estimates bytes only: its objects are weighted. The calibrated
 //! estimator needs exact totals, which exist only for allocations: held memory is weighted.

@@ -2,8 +2,8 @@
 //!
 //! Plainly: with a mean interval of R bytes every byte is hit with probability p = 1/R, and an
 //! allocation is sampled when one of its bytes is. The bytes and the size of their allocations
-//! determine how many samples to expect, whether the bytes are seen at all, and how far off their
-//! weighted estimate will be.
+//! determine the expected samples, the chance that any byte is seen, and the error of the weighted
+//! estimate.
 //!
 //! # Formulas
 //!
@@ -18,11 +18,11 @@
 //! if seen           = (relative error − q^N) / (1 − q^N)
 //! ```
 //!
-//! Source of π, of the variance and of its bound, which one-byte allocations reach: "Randomized
+//! Sources of π, the variance and its bound, which one-byte allocations reach: "Randomized
 //! Allocation Sampling", design document of the .NET runtime; the same terms in jemalloc's
-//! "profiling internals". "heapprofd: Sampling for Memory Profiles" has two facts: coverage depends
-//! on N alone, and the mean absolute percentage error, also given that there is a sample. Without a
-//! sample T is 0 and off by N, hence the last line.
+//! "profiling internals". Source of the rest: "heapprofd: Sampling for Memory Profiles". It shows
+//! that coverage depends on N alone, and has the mean absolute percentage error, also given that
+//! there is a sample. Without a sample T is 0 and off by N, hence the last line.
 //!
 //! T = K·S/π(S) plus r/π(r) if the rest is sampled, K binomial. With m = ⌊c⌋ + 1 and
 //! X = T − N = w·(K − c)

@@ -9,8 +9,8 @@
 //!
 //! In a class that hides u objects (or bytes) per unit of hazard, x go unseen with probability
 //! e^(−x/u). Over classes with x_i ≤ m_i (the class's exact total minus what others own), the most
-//! that goes unseen with probability e^(−h) or more is a fractional knapsack: fill the classes in
-//! falling order of u until the budget h is spent,
+//! that goes unseen with probability e^(−h) or more is a fractional knapsack. Its solution: fill
+//! the classes in falling order of u until the budget h is spent,
 //!
 //! ```text
 //! K(h) = max Σx_i   subject to   Σ x_i/u_i ≤ h,  x_i ≤ m_i
@@ -18,8 +18,8 @@
 //!
 //! concave and piecewise linear. The upper end of a row without any sample is K(ln(2/α)). For a row
 //! with samples, Fay and Feuer's interval (see [`mod@super::weighted`]) adds one more event of the
-//! largest weight, w_m: a variable w_m·E, E exponential with mean 1, of mean w_m and variance w_m².
-//! With caps that event is K(E), whose moments are sums over the pieces:
+//! largest weight, w_m. The event is a variable w_m·E, E exponential with mean 1, of mean w_m and
+//! variance w_m². With caps that event is K(E), whose moments are sums over the pieces:
 //!
 //! ```text
 //! E[K] = ∫ K′(e)·e^(−e) de       E[K²] = 2 ∫ K(e)·K′(e)·e^(−e) de

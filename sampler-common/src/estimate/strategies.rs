@@ -21,10 +21,10 @@
 //! ```
 //!
 //! with p of bernoulli, R′ and c such that Σ a·p is the number of samples of geometric at R. Source
-//! of the variances and of the question: "jemalloc profiling internals". The last line is the
-//! solution of its convex problem (Lagrange; the terms are convex, so a bound at 1 passes the rest
-//! of the budget to the other classes). The least variance has no floor: it leaves classes without
-//! live blocks unsampled, which a strategy that does not know the future cannot.
+//! of the variances and of the question: "jemalloc profiling internals". The last line solves its
+//! convex problem (Lagrange; the terms are convex, so a bound at 1 passes the rest of the budget to
+//! the other classes). The least variance has no floor: it leaves classes without live blocks
+//! unsampled, which a strategy that does not know the future cannot.
 
 use crate::limits::CLASSES;
 use crate::sampling::{ClassUse, Strategy, adapt};

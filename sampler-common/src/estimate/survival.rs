@@ -1,10 +1,10 @@
 //! Lifetimes of blocks, from samples of which some still live: survival curves, medians, shares.
 //!
 //! Plainly: of the blocks that were still held just before an age, which share was freed at that
-//! age? Multiply the remaining shares up to an age, and you have the share that lives longer.
-//! Blocks that are held now, and blocks of processes that ended, were watched up to some age and
-//! count in every share up to it: they are *censored*. Leaving them out would make lifetimes too
-//! short, and so would counting them as freed. Both are wrong exactly where it matters, for leaks.
+//! age? The product of the remaining shares up to an age is the share that lives longer. Blocks
+//! that are held now, and blocks of processes that ended, are *censored*: they were watched up to
+//! some age and count in every share up to it. Leaving them out would make lifetimes too short, and
+//! so would counting them as freed. Both are wrong exactly where it matters, for leaks.
 //!
 //! A sample stands for 1/π blocks like it, so it counts with its weight w (here w = s/π: the curves
 //! are of bytes).

@@ -21,7 +21,7 @@ impl Trials {
     /// The sums of one sample.
     ///
     /// If the position of the hit is unknown, or the sample was only kept with some probability,
-    /// its weight s/π replaces (R − 1) + u: the weight is the expectation of that sum, given that
+    /// its weight s/π replaces (R − 1) + u. The weight is the expectation of that sum, given that
     /// the allocation was sampled.
     pub fn of(sample: &Sample) -> Trials {
         let interval = sample.design.interval();

@@ -32,11 +32,11 @@
 //! one size their number is negative binomial with n + 1 successes, whose mean (n+1)(1−π)/π and
 //! variance (n+1)(1−π)/π² are the ones above.
 //!
-//! If the gamma distribution were that of the whole y, as for Poisson counts, the tail would be far
-//! too thin once some blocks are all but certain (2 MiB blocks at 512 KiB, asked for 99.99 %:
-//! missed 0.23 % of the time; with this method below 0.01 %). A gamma variable may be a fraction of
-//! a block, but blocks come whole. If the chance that one block was missed, which is then close to
-//! the shape, exceeds α/2, the upper end has room for one block.
+//! With the gamma distribution of the whole y, as for Poisson counts, the tail would be far too
+//! thin once some blocks are all but certain. An example is 2 MiB blocks at 512 KiB, asked for
+//! 99.99 %: missed 0.23 % of the time, with this method below 0.01 %. A gamma variable may be a
+//! fraction of a block, but blocks come whole. If the chance that one block was missed, which is
+//! then close to the shape, exceeds α/2, the upper end has room for one block.
 //!
 //! As all π go to 1 the interval closes on the exact total. At small π it is Fay and Feuer's.
 //!

@@ -2,10 +2,10 @@
 //! buffer does not fill.
 //!
 //! Plainly: the more bytes of a process wait, compared with the free bytes, the rarer the process
-//! is sampled from the next call on. The level is 0 up to half of the free bytes. It grows by one
-//! with every further 32nd (for smaller ring buffers: a larger part) of the way to twice the free
-//! bytes, which is a process's share (dynamic thresholds: Choudhury and Hahne, IEEE/ACM
-//! Transactions on Networking 6(2), 1998). Each level halves the rate, until the interval is the
+//! is sampled from the next call on. The level is 0 up to half of the free bytes. From there it
+//! grows up to twice the free bytes, which is a process's share (dynamic thresholds: Choudhury and
+//! Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Every 32nd of this way (for smaller ring
+//! buffers: a larger part) is one level. Each level halves the rate, until the interval is the
 //! larger of [`FINE_INTERVAL_BYTES`] and [`MAX_FACTOR`] times the configured interval.
 //!
 //! The rise is bounded because a block that was sampled at a long interval keeps its weight as long

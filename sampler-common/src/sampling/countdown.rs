@@ -7,10 +7,9 @@
 //!
 //! # Why the countdown is unbiased, also when handlers preempt each other
 //!
-//! The draw is geometric in raw units ([`mod@super::draw`]), hence memoryless: given that a
-//! countdown has not been crossed yet, what is left of it is distributed like a fresh draw,
-//! whatever was charged before. So before every trial, given all outcomes so far, one of two things
-//! holds:
+//! The draw is geometric in raw units ([`mod@super::draw`]), hence memoryless. If a countdown has
+//! not been crossed yet, what is left of it is distributed like a fresh draw, whatever was charged
+//! before. So before every trial, given all outcomes so far, one of two things holds:
 //!
 //! - the countdown is running and what is left is distributed like a fresh draw, or
 //! - the countdown is not running, and the trial makes an independent draw.
@@ -26,8 +25,8 @@
 //! Exactly one trial crosses a running countdown, because the subtraction is atomic: this trial
 //! alone sees the last positive value. A trial that finds no countdown running leaves the cell at 0
 //! or above. So the cell falls below −[`HAZARD_CERTAIN`] only while several trials of one CPU are
-//! suspended between their two operations. 512 trials would have to be suspended at once to wrap
-//! the cell. The value after a wrap is no possible countdown (a countdown is at most
+//! suspended between their two operations. To wrap the cell, 512 trials would have to be suspended
+//! at once. The value after a wrap is no possible countdown (a countdown is at most
 //! [`HAZARD_CERTAIN`]), so even then the next trial draws a new one. (The fast path of the
 //! preloaded library bounds hazards in another way: `sampler-preload/src/thread.rs`.)
 

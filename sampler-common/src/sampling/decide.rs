@@ -119,8 +119,8 @@ fn per_byte<C: Cell, R: Random>(rate: Rate, size: u64, countdown: &C, random: &m
 /// Points in a request of `hazard`, the first of which is at `rest`.
 ///
 /// Every distance is drawn. Distances that begin beyond the request are not counted, without a
-/// branch: the verifier of Linux 6.1 follows the rest of the program once more for each exit of the
-/// loop, and gives up.
+/// branch. For each exit of the loop, the verifier of Linux 6.1 would follow the rest of the
+/// program once more, and give up.
 #[inline(always)]
 fn points<R: Random>(hazard: u64, rest: u64, random: &mut R) -> u32 {
     let left = hazard.wrapping_sub(rest);

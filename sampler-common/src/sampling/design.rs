@@ -156,7 +156,7 @@ impl Design {
 #[cfg(feature = "std")]
 impl Design {
     /// The design that is expected to take as many samples as one sample per `interval_bytes`
-    /// bytes, the same for every size class; `None` outside the strategy's domain (1 … 2^32 bytes,
+    /// bytes, the same for every size class. `None` outside the strategy's domain (1 … 2^32 bytes,
     /// a stride from 64 bytes on).
     ///
     /// A Bernoulli trial also needs the mean size: `mean_bytes` (at least 1) makes p = mean size/R,

@@ -8,7 +8,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Strategy {
-    /// Every byte is a trial (a geometric countdown): a request of s bytes is sampled with π = 1 − (1 − p)^s.
+    /// Every byte is a trial (a geometric countdown): a request of s bytes is sampled with
+    /// π = 1 − (1 − p)^s.
     Geometric = 0,
     /// Geometric with a separate λ for every size class, chosen for the least variance of live
     /// bytes.

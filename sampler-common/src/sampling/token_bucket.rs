@@ -14,7 +14,7 @@
 //!
 //! A flood of r samples a second at the requested rate settles at the limit, with level ≈
 //! log₂(r/limit). In any time t the samples are at most those of t + burst + 33 doublings of the
-//! limit, however large the flood is, as long as [`MAX_LEVEL`] halvings can stem it.
+//! limit. This bound holds for every flood that [`MAX_LEVEL`] halvings can stem.
 //!
 //! The level is computed from earlier samples and decides how *later* requests are charged. Each
 //! sample carries the rate that its request was charged with. What is left of a countdown is

@@ -56,7 +56,8 @@ impl Groups {
         group as u16
     }
 
-    /// Adds the windows of another process. Its group g becomes the group g + n modulo [`MAX_GROUPS`]; n is returned.
+    /// Adds the windows of another process. Its group g becomes the group g + n modulo
+    /// [`MAX_GROUPS`]; n is returned.
     pub fn fold(&mut self, other: &Groups) -> u16 {
         let shift = self.windows as usize % MAX_GROUPS;
         for (number, group) in other.groups.iter().enumerate() {

@@ -14,8 +14,8 @@ fn epoch(interval: u64, bytes: u64) -> Epoch {
     Epoch { bytes, objects: bytes / SIZE, alloc: unseen, inuse: unseen }
 }
 
-/// The room in bytes of a row with a sample at each of `intervals`: for one unit of hazard, and for any
-/// hazard.
+/// The room in bytes of a row with a sample at each of `intervals`: for one unit of hazard, and for
+/// any hazard.
 fn room(epochs: &[Epoch], intervals: &[u64], others: u64) -> (f64, f64) {
     let (mut own, mut totals) = (RowMoments::default(), StratumTotals::default());
     intervals.iter().for_each(|of| own.add_allocation(&Sample::new(SIZE, design(*of))));

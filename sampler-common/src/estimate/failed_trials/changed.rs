@@ -1,7 +1,7 @@
 //! Failed trials if the rate has changed: the next hit may have a rate of which there is no sample.
 //!
 //! The law of the parent module has one more hit of the effective interval R. If the allocations at
-//! longer intervals are known ([`mod@crate::estimate::epoch`]), that hit is K(E) instead: the
+//! longer intervals are known ([`mod@crate::estimate::epoch`]), that hit is K(E) instead. K is the
 //! fractional knapsack of all epochs (the module `room`), before one more hit of R:
 //!
 //! ```text

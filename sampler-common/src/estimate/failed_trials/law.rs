@@ -65,7 +65,7 @@ pub(super) fn at_most(failures: u64, samples: f64, interval: f64) -> f64 {
 
 /// The smallest number of failures whose cumulative probability reaches `tail`, or 1 − `tail`.
 ///
-/// The gamma distribution of the same mean and variance gives the bounds in three cases: a
+/// The gamma distribution of the same mean and variance gives the bounds in three cases. They are a
 /// fractional number of samples (the series would take about R steps), more than
 /// [`MAX_SERIES_SAMPLES`], and more than 2^60 failures.
 fn failures(samples: f64, interval: f64, tail: f64, side: Tail) -> f64 {
