@@ -13,7 +13,7 @@ pub enum Injection {
     Possible,
     /// The injection would be refused, for this reason.
     Refused(String),
-    /// It was not checked, for this reason.
+    /// The injection was not checked, for this reason.
     Unknown(String),
 }
 

@@ -42,8 +42,7 @@ impl Program {
             Role::New => Program::New,
             Role::Free => Program::Free,
             Role::OtelAlloc => Program::OtelAlloc,
-            // For the library's own probe the program does no more than for the end of a block that
-            // was not sampled.
+            // The library's own probe costs no more than the end of a block that was not sampled.
             Role::OtelFree | Role::LibraryEnded => Program::OtelFree,
             // Rare, and not counted.
             Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => return None,

@@ -59,12 +59,12 @@ use super::{Confidence, Estimate, Method, Trials};
 /// Where the measured stretch begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Edges {
-    /// It ends with its last sample: both bounds of s samples. For a window with a fixed end these
-    /// bounds are too low (84 % instead of 95 % at 2 expected samples).
+    /// The stretch ends with its last sample: both bounds of s samples. For a window with a fixed
+    /// end these bounds are too low (84 % instead of 95 % at 2 expected samples).
     Aligned,
-    /// It ends at any time, as every profile does. The failures lie between those before the s-th
-    /// hit and those before the next hit. So low is that of s samples and high that of s + 1.
-    /// Covers at least the requested confidence.
+    /// The stretch ends at any time, as every profile does. The failures lie between those before
+    /// the s-th hit and those before the next hit. So low is that of s samples and high that of
+    /// s + 1. Covers at least the requested confidence.
     Window,
     /// The .NET document's rule for windows that do not begin at a sample either: low of s − 1
     /// samples and high of s + 1. Safe, but wider than necessary, because a memoryless countdown

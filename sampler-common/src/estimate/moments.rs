@@ -97,8 +97,7 @@ impl Moments {
             true => (self.variance - part.variance).max(0.0),
             false => self.variance,
         };
-        // It is unknown which set the largest sample belongs to: the larger value is on the safe
-        // side.
+        // The largest sample may belong to either set: the larger value is on the safe side.
         Moments { samples, sum: (self.sum - part.sum).max(own), variance, own, ..*self }
     }
 
@@ -108,8 +107,7 @@ impl Moments {
         self.sum += other.sum;
         self.variance += other.variance;
         self.own += other.own;
-        // Of two equal values, take the smaller π: the order in which rows are added must not
-        // matter.
+        // Among equal values the smaller π wins: the order in which rows are added must not matter.
         let larger = other.largest > self.largest;
         let rarer =
             other.largest == self.largest && other.largest_inclusion < self.largest_inclusion;

@@ -1,4 +1,4 @@
-//! From a row to its four estimates: the only place where summed moments become intervals.
+//! The four estimates of a row: the only place where summed moments become intervals.
 //!
 //! Plainly: a row's samples say what was seen. What was not seen may be in any size class that its
 //! processes use. So every class without a sample in the row has room for what its rate lets pass
@@ -126,8 +126,8 @@ pub fn everything(reference: &Reference, estimator: Estimator) -> Row {
     reference.row().complete(&unsampled(reference, estimator))
 }
 
-/// What belongs to no stack: strata with allocations but without any sample that could stand for
-/// them, as a row without samples.
+/// The part that belongs to no stack: strata with allocations but without any sample that could
+/// stand for them, as a row without samples.
 ///
 /// The calibrated estimator estimates this row by its exact totals, so that all rows sum to the
 /// exact totals. Under the other estimators the row is empty.

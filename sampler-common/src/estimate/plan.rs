@@ -1,4 +1,4 @@
-//! What a sampling interval will give, before anything is sampled.
+//! Forecasts for a sampling interval: samples, coverage and error, before anything is sampled.
 //!
 //! Plainly: with a mean interval of R bytes every byte is hit with probability p = 1/R, and an
 //! allocation is sampled when one of its bytes is. The bytes and the size of their allocations

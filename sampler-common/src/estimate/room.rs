@@ -37,7 +37,7 @@ struct Piece {
 /// Classes that may hide something.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Room {
-    /// In falling order of `per_hazard`.
+    /// The classes in falling order of `per_hazard`.
     pieces: Vec<Piece>,
 }
 

@@ -153,7 +153,7 @@ pub struct StratumTotals {
     pub unseen_bytes: f64,
 }
 
-/// What a row's estimate is compared with: everything in its profile.
+/// Everything in a profile, with which the estimates of its rows are made.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reference {
     /// Every stratum with samples or exact totals.

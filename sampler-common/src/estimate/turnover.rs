@@ -23,8 +23,8 @@
 //!
 //! The interval is for two growths: the one that has happened, and the one to be expected of such a
 //! program in such a time. A steady queue holds a few blocks more or fewer at any moment. If every
-//! allocation is sampled, that is known for certain, and it is still no leak. So coming and going
-//! count as chance too: events of a Poisson process, of which samples are a random part.
+//! allocation is sampled, the change is certain, and still no leak. So coming and going count as
+//! chance too: events of a Poisson process, of which samples are a random part.
 //!
 //! The variance of a sum of such events is Σw², not Σw²(1 − π) as for [`super::weighted()`]. The
 //! bounds are those of Fay and Feuer's gamma interval as in their paper; for small π both are the
@@ -151,7 +151,7 @@ mod tests {
             let growth = of(went, came);
             assert!(growth.low < 0.0 && growth.high > growth.value, "{went} {came}: {growth:?}");
         }
-        // With many samples it is close to the normal approximation.
+        // Many samples give nearly the interval of the normal approximation.
         let many = of(10_000, 11_000);
         let half = 1.96 * 21_000f64.sqrt() * 1e6;
         assert!(((many.value - many.low) / half - 1.0).abs() < 0.05, "{many:?} {half}");

@@ -1,5 +1,5 @@
-//! What a row may have in size classes, and at rates (the module `epoch`), of which it has no
-//! sample.
+//! The most that a row may have in size classes, and at rates (the module `epoch`), of which it has
+//! no sample.
 
 use super::epoch::add_room;
 use super::quantity::Quantity;

@@ -97,7 +97,7 @@ pub(super) fn with_room(moments: &Moments, room: &Room, confidence: Confidence) 
     let (low, high) = if value > 0.0 && moments.samples > 0 {
         bounds(moments, room, tail)
     } else {
-        // Also samples of 0 bytes only: they give no information on bytes.
+        // Samples of 0 bytes alone end here too: they give no information on bytes.
         (0.0, room.at(-tail.ln()))
     };
     let (low, high) = (low.clamp(0.0, value), high.max(value));

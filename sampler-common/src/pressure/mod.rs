@@ -68,9 +68,9 @@ impl Limits {
         if limit.is_finite() { limit.to_string() } else { UNLIMITED.to_owned() }
     }
 
-    /// Limit of a process with our library in it, which enforces the limit by itself
-    /// ([`crate::sampling::token_bucket`]). Without another limit, it is the most that the library
-    /// may send.
+    /// Limit of a process with our library in it. The library enforces the limit by itself
+    /// ([`crate::sampling::token_bucket`]). Without any other limit, the limit is the most that the
+    /// library may send.
     pub fn of_library(&self) -> f64 {
         self.process.min(self.library).min(LIBRARY_PER_SECOND as f64)
     }

@@ -140,7 +140,7 @@ fn spend(used: &[&ClassUse], geometric: f64) -> (f64, f64) {
     }
 }
 
-/// Where in (0, `most`] the monotone `reached` becomes true; it is true at `most`.
+/// The point in (0, `most`] from which the monotone `reached` is true; `reached` is true at `most`.
 fn bisect(most: f64, reached: impl Fn(f64) -> bool) -> f64 {
     let (mut below, mut above) = (0.0, most);
     // The scale may lie many powers of ten below `most`: halve until no float lies between the

@@ -22,7 +22,7 @@ use super::design::Design;
 use super::rate::{HAZARD_CERTAIN, Rate};
 use super::strategy::Strategy;
 
-/// Points counted in a request that is not certain. Its mean is below ln 100: P(more) < 10⁻¹⁵.
+/// Most points counted in a request that is not certain. The mean is below ln 100: P(more) < 10⁻¹⁵.
 const MAX_POINTS: u32 = 32;
 
 /// The result for one request.

@@ -135,8 +135,8 @@ impl Design {
         self.tag() == Strategy::External as u8
     }
 
-    /// Hazard of a request of `size` bytes, at most [`HAZARD_CERTAIN`]; 0 for a stride and for an
-    /// external sample, which have none.
+    /// Hazard of a request of `size` bytes, at most [`HAZARD_CERTAIN`]; 0 for a stride, for an
+    /// external sample and for a word that is no design, which have none.
     #[inline(always)]
     pub const fn charge(self, size: u64) -> u64 {
         if self.is_per_byte() {

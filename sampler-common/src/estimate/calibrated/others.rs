@@ -9,7 +9,7 @@
 
 use crate::estimate::{Reference, Row, RowMoments};
 
-/// What the processes of `row` have outside the row: every stratum, with or without samples.
+/// The complement of `row` in its processes: every stratum, with or without samples.
 pub(super) fn others(row: &Row, reference: &Reference) -> Row {
     let mut others = Row::default();
     for process in reference.processes_of(row) {
@@ -18,8 +18,8 @@ pub(super) fn others(row: &Row, reference: &Reference) -> Row {
             let all = totals.sampled;
             let alloc_space = all.alloc_space.less(&own.alloc_space);
             let alloc_objects = all.alloc_objects.less(&own.alloc_objects);
-            // It is unknown whose sample is the rarest. If rates have changed, the weighted
-            // interval is part of the calibrated one.
+            // The rarest sample may belong to the row or to the others. If rates have changed, the
+            // weighted interval is part of the calibrated one.
             let alloc_rarest = all.alloc_rarest;
             *others.stratum(stratum) =
                 RowMoments { alloc_space, alloc_objects, alloc_rarest, ..RowMoments::default() };

@@ -109,7 +109,7 @@ fn the_upper_end_carries_the_probe_effect() {
 fn each_window_has_its_own_probe_effect() {
     let (own_ns, traps, effect_ns) = (1e6, 800.0, 400.0);
     let group = |at: usize| match at % 2 {
-        // In the phase without allocations nothing is slower.
+        // The phase without allocations is not slowed down.
         0 => Cluster { length: 100.0, total: [0.0; 2], own_ns, traps: 0.0 },
         _ => Cluster { length: 100.0, total: [80_000.0, traps * 100.0], own_ns, traps },
     };

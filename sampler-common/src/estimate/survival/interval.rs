@@ -13,9 +13,9 @@ const HALVINGS: u32 = 50;
 /// `share` of `effective` samples, whose number may have a fraction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proportion {
-    /// In [0, 1].
+    /// The share, in [0, 1].
     pub(super) share: f64,
-    /// At least 0; 0 means no information.
+    /// The number of effective samples, at least 0; 0 means no information.
     pub(super) effective: f64,
 }
 
