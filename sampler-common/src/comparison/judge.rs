@@ -98,7 +98,8 @@ pub struct Rows {
 
 /// The rows that [`super::compare`] compares.
 ///
-/// # Errors The same as of [`super::compare`].
+/// # Errors
+/// The same as of [`super::compare`].
 pub fn rows(question: &Question<'_>) -> Result<Rows, CannotCompare> {
     let judge = Judge::new(question)?;
     let stacks = joined(question.a, question.b).into_iter();

@@ -198,8 +198,8 @@ impl Comparison {
 
 /// Compares two profiles.
 ///
-/// # Errors The profiles are of different kinds, are cut to their top stacks, or share unknown
-/// samples.
+/// # Errors
+/// The profiles are of different kinds, are cut to their top stacks, or share unknown samples.
 pub fn compare(question: &Question<'_>) -> Result<Comparison, CannotCompare> {
     let Question { a, b, confidence, per_second, .. } = *question;
     let judge = Judge::new(question)?;

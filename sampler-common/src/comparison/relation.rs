@@ -2,8 +2,8 @@
 //!
 //! An interval of a difference is right for independent samples. Two profiles are independent if
 //! they are of different processes, or of different times. Two totals since attach of one process
-//! are not. All samples of the earlier total are in the later one, and the other samples alone tell
-//! what was allocated in between.
+//! are not. All samples of the earlier total are in the later one, and the remaining samples alone
+//! tell what was allocated in between.
 //!
 //! If memory is *held* at two times, some blocks are in both profiles. Their sampling errors are
 //! the same on both sides and cancel. So intervals for independent samples are too wide and never

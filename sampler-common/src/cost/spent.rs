@@ -17,7 +17,8 @@ pub struct Range {
 impl Range {
     /// A range of numbers from outside.
     ///
-    /// # Errors One line, unless 0 ≤ `low` ≤ `value` ≤ `high`, and all are finite.
+    /// # Errors
+    /// One line, unless 0 ≤ `low` ≤ `value` ≤ `high`, and all are finite.
     pub fn checked(value: f64, low: f64, high: f64) -> Result<Range, String> {
         match 0.0 <= low && low <= value && value <= high && high.is_finite() {
             true => Ok(Range { value, low, high }),

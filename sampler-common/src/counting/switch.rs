@@ -21,15 +21,16 @@
 //! # It is unbiased
 //!
 //! For any v that the worker has read, the expected addition is m·q + q·r/q = n. So the expectation
-//! of the sum is the sum of the amounts, as long as no addition is lost. It holds also if v is old
-//! by the time of the addition. No addition is lost, since it is one atomic operation.
+//! of the sum is the sum of the amounts, as long as no addition is lost. This expectation holds
+//! also if v is old by the time of the addition. No addition is lost, since it is one atomic
+//! operation.
 //!
 //! # Its variance
 //!
 //! The variance of one addition is q²·(r/q)(1 − r/q) = r(q − r), at most n·q and at most q²/4; for
 //! a single event q − 1. Additions are independent given what was read before, hence uncorrelated.
-//! So the variance of the sum is the sum of their expected variances. With q ≤ 2v/2^k and E
-//! v = N_i, the amounts before the i-th,
+//! So the variance of the sum is the sum of their expected variances. With q ≤ 2v/2^k, and with
+//! E v = N_i the amounts before the i-th,
 //!
 //! ```text
 //! Var ≤ Σ n_i·q_i ≤ (2/2^k)·Σ n_i·N_i ≤ N²/2^k

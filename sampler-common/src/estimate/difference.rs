@@ -35,9 +35,9 @@
 //! # Significance
 //!
 //! p is the α at which the interval of confidence 1 − α just excludes 0. For plain counts it is
-//! close to the exact conditional binomial test, also far out in the tails (30 against 0: 4·10⁻⁹,
-//! 2·10⁻⁹ exactly). A normal approximation is wrong here: for 5 against 0 it gives p = 0.025, and
-//! the true p is 0.05.
+//! close to the exact conditional binomial test, also far out in the tails (30 against 0: 4·10⁻⁹
+//! here, 2·10⁻⁹ exactly). A normal approximation is wrong here: for 5 against 0 it gives p = 0.025,
+//! and the true p is 0.05.
 //!
 //! # Many stacks
 //!

@@ -59,7 +59,8 @@ impl Estimator {
 
     /// The estimator of this name, if a user can choose it.
     ///
-    /// # Errors One line with the valid names.
+    /// # Errors
+    /// One line with the valid names.
     pub fn parse(name: &str) -> Result<Estimator, String> {
         Estimator::ALL.into_iter().find(|estimator| estimator.name() == name).ok_or_else(|| {
             format!("estimator {name:?} is unknown (use weighted, failed-trials or calibrated)")
@@ -68,11 +69,12 @@ impl Estimator {
 
     /// Checks that the estimator is valid for samples of `strategy`.
     ///
-    /// # Errors The pair does not exist. Weighted is valid for all strategies but stride. Failed
-    /// trials is valid for geometric only, because its law is that of a geometric countdown.
-    /// Calibrated is valid for strategies whose samples have one π each: geometric, bernoulli and
-    /// adaptive. A process that samples by itself has no exact totals for calibration: in a
-    /// calibrated profile it is weighted.
+    /// # Errors
+    /// The pair does not exist. Weighted is valid for all strategies but stride. Failed trials is
+    /// valid for geometric only, because its law is that of a geometric countdown. Calibrated is
+    /// valid for strategies whose samples have one π each: geometric, bernoulli and adaptive. A
+    /// process that samples by itself has no exact totals for calibration: in a calibrated profile
+    /// it is weighted.
     pub fn check(self, strategy: Strategy) -> Result<(), NoSuchPair> {
         let exists = match self {
             Estimator::Weighted => strategy != Strategy::Stride,

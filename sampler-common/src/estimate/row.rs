@@ -134,7 +134,7 @@ impl Row {
     }
 }
 
-/// Numbers of a stratum over all rows.
+/// Totals of a stratum over all rows, and how much of it may go unseen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StratumTotals {
     /// Moments of every sample in the stratum, over all rows.
@@ -153,7 +153,7 @@ pub struct StratumTotals {
     pub unseen_bytes: f64,
 }
 
-/// Everything in a profile, with which the estimates of its rows are made.
+/// Everything in a profile: the reference for the estimates of its rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reference {
     /// Every stratum with samples or exact totals.

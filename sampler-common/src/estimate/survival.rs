@@ -29,9 +29,9 @@
 //! ```
 //!
 //! For equal weights the products of different ages cancel, and the rest is M. Greenwood's formula
-//! Σ d_j/(n_j(n_j − d_j)) ("The natural duration of cancer", 1926). With A_j = Σ_{k ≤ j}
-//! h_k/(n_k(1 − h_k)), ψ of a block that was freed at t_j is 1/n_j − A_{j−1}, and ψ of a block last
-//! seen at c is −A(c). So one pass computes the sum.
+//! Σ d_j/(n_j(n_j − d_j)) ("The natural duration of cancer", 1926). With
+//! A_j = Σ_{k ≤ j} h_k/(n_k(1 − h_k)), ψ of a block that was freed at t_j is 1/n_j − A_{j−1}, and ψ
+//! of a block last seen at c is −A(c). So one pass computes the sum.
 //!
 //! The variance is turned into a number of effective samples n* = Ŝ(1 − Ŝ)/(Ŝ²·Var ln Ŝ), and the
 //! interval is that of Clopper and Pearson for n*Ŝ of n* (E. L. Korn and B. I. Graubard,

@@ -1,5 +1,5 @@
 //! Back-pressure: processes are sampled more rarely than requested if samples exceed a limit per
-//! second. One limit holds for each process, another for the daemon, all processes together.
+//! second. One limit holds for each process, another for the daemon (all processes together).
 //!
 //! Plainly: each process, and the daemon, has a bucket of samples that fills at its limit and holds
 //! a quarter of a second of it. Every sample takes one out. When a process's bucket is empty, its
@@ -53,8 +53,9 @@ impl Limits {
 
     /// The limit of a command line: samples per second, or `unlimited`.
     ///
-    /// # Errors The text is neither a number from 1 to a million nor `unlimited`: a line with what
-    /// it must be.
+    /// # Errors
+    /// The text is neither a number from 1 to a million nor `unlimited`: a line with what it must
+    /// be.
     pub fn parse(text: &str) -> Result<f64, String> {
         match text.parse() {
             _ if text == UNLIMITED => Ok(f64::INFINITY),

@@ -10,8 +10,9 @@ impl Budget {
 
     /// The budget of a text such as `1%` or `0.5 %`.
     ///
-    /// # Errors One line, if the text is no percentage above 0 and up to 100, or a percentage that
-    /// cannot be kept.
+    /// # Errors
+    /// One line, if the text is no percentage above 0 and up to 100, or a percentage that cannot be
+    /// kept.
     pub fn parse(text: &str) -> Result<Budget, String> {
         let number = text.trim().strip_suffix('%').map(str::trim_end);
         let Some(percent) = number.and_then(|number| number.parse::<f64>().ok()) else {

@@ -1,9 +1,9 @@
 //! Windows: a process is probed for short, random parts of its own progress, so that profiling
 //! costs at most a share of its CPU time.
 //!
-//! A timer on every CPU that ticks in user mode only measures progress. A program slowed down by
-//! its probes makes as many ticks for the same work as without probes, because a trap is time in
-//! the kernel.
+//! Every CPU has a timer that ticks in user mode only. The ticks measure progress. A program slowed
+//! down by its probes makes as many ticks for the same work as without probes, because a trap is
+//! time in the kernel.
 //!
 //! # Law
 //!
