@@ -40,9 +40,9 @@
 //! Simulated (`cargo xtask simulate`), the estimate of the classes that are not `[unsampled]` is
 //! off by less than 2.6 standard errors of 6,000 runs. Intervals of all bytes cover 95 % and more
 //! from 10 expected samples up. The mean squared error of stacks with 30 samples is 1.4 to 2 times
-//! lower than weighted if 40 stacks share 17 sizes. If all sizes are sampled alike (bernoulli), 46
-//! % to 64 % of the bytes of the mixed sizes are `[unsampled]`, and intervals of the rows have room
-//! for them. These intervals cover nearly always and are 2.4 to 3.9 times as wide as a normal
+//! lower than weighted if 40 stacks share 17 sizes. If all sizes are sampled alike (bernoulli),
+//! 46 % to 64 % of the bytes of the mixed sizes are `[unsampled]`, and intervals of the rows have
+//! room for them. These intervals cover nearly always and are 2.4 to 3.9 times as wide as a normal
 //! interval of the estimated part. The samples of smaller sizes could stand for these bytes
 //! instead. A stack of small blocks next to a stack of large blocks would then be estimated at
 //! twice its bytes, and hardly ever covered.

@@ -23,8 +23,8 @@
 //! ```
 //!
 //! with the one c that spends the budget: what a class cannot use beyond 1 goes to the other
-//! classes. B is what a geometric countdown of interval R would take of the same allocations, Σ
-//! a·(1 − (1 − 1/R)^Z).
+//! classes. B is what a geometric countdown of interval R would take of the same allocations,
+//! Σ a·(1 − (1 − 1/R)^Z).
 //!
 //! The floor is a geometric countdown of a third of its hazard, so about a third of the budget.
 //! What was learned may be out of date, and a class that was never seen is unbiased only if it has

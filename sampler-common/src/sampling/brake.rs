@@ -6,7 +6,7 @@
 //! grows up to twice the free bytes, which is a process's share (dynamic thresholds: Choudhury and
 //! Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Every 32nd of this way (for smaller ring
 //! buffers: a larger part) is one level. Each level halves the rate, until the interval is the
-//! larger of [`FINE_INTERVAL_BYTES`] and [`MAX_FACTOR`] times the configured interval.
+//! larger of [`FINE_INTERVAL_BYTES`] and [`MAX_FACTOR`] times the interval in force.
 //!
 //! The rise is bounded because a block that was sampled at a long interval keeps its weight as long
 //! as it is held. The brake multiplies the variance by at most [`MAX_FACTOR`]: an interval of what
@@ -26,7 +26,7 @@ use super::design::Design;
 use super::rate::{HAZARD_ONE, MAX_INTERVAL_BYTES, Rate};
 use super::strategy::Strategy;
 
-/// The largest factor on the configured interval.
+/// The largest factor on the interval in force.
 pub const MAX_FACTOR: u64 = 1 << MAX_DOUBLINGS;
 const MAX_DOUBLINGS: u32 = 3;
 

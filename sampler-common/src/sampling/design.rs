@@ -204,7 +204,7 @@ impl Design {
         }
     }
 
-    /// The largest objects and bytes of size class `class` per unit of hazard.
+    /// The most objects and bytes of size class `class` that go unseen per unit of hazard.
     ///
     /// These numbers times ln(1/α) leave no sample with probability α. They are 0 if every request
     /// of the class is certain. They are infinite if none is sampled, if the rate is unknown, and

@@ -15,8 +15,8 @@ use super::design::Design;
 /// Exclusive bound of the bytes that a sample stands for: twice the address space of a process.
 pub const WEIGHTED_BYTES_END: u64 = 1 << 48;
 
-/// The design of a sample of `size` bytes that stands for `weighted` bytes; `None` unless 0 <
-/// π = size/weighted ≤ 1 and weighted < [`WEIGHTED_BYTES_END`].
+/// The design of a sample of `size` bytes that stands for `weighted` bytes; `None` unless
+/// 0 < π = size/weighted ≤ 1 and weighted < [`WEIGHTED_BYTES_END`].
 #[inline(always)]
 pub const fn external(size: u64, weighted: u64) -> Option<Design> {
     if size == 0 || size > weighted || weighted >= WEIGHTED_BYTES_END {

@@ -12,9 +12,9 @@
 //! until ← max(until, now) + T        level = ⌊(until − now − burst)/doubling⌋, 0 … 32        rate = rate asked for / 2^level
 //! ```
 //!
-//! A flood of r samples a second at the requested rate settles at the limit, with level ≈
-//! log₂(r/limit). In any time t the samples are at most those of t + burst + 33 doublings of the
-//! limit. This bound holds for every flood that [`MAX_LEVEL`] halvings can stem.
+//! A flood of r samples a second at the requested rate settles at the limit, with
+//! level ≈ log₂(r/limit). In any time t the samples are at most those of t + burst + 33 doublings
+//! of the limit. This bound holds for every flood that [`MAX_LEVEL`] halvings can stem.
 //!
 //! The level is computed from earlier samples and decides how *later* requests are charged. Each
 //! sample carries the rate that its request was charged with. What is left of a countdown is
