@@ -1,6 +1,8 @@
-//! The files on disk, as debuginfod's own clients lay them out: `BUILD-ID/debuginfo`, and an empty one where no server had it.
+//! The cache on disk, in the layout of debuginfod's own clients: `BUILD-ID/debuginfo`. An empty
+//! file means that no server has the debug file.
 //!
-//! Everything is opened below the cache's directory, and no link is followed, since the directory may be another user's.
+//! All paths are opened below the cache's directory, and links are not followed. The directory may
+//! belong to another user.
 
 use super::files::MISSING_PERIOD;
 use anyhow::Context as _;
@@ -16,43 +18,45 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Bytes of all files; beyond it those that were read longest ago are removed.
+/// Maximum bytes of all files. Beyond the bound, the least recently read files are removed.
 const MAX_BYTES: u64 = 2 << 30;
-/// A debug file may take so much of the disk's free room.
+/// A debug file may take one part in `SHARE_OF_FREE` of the disk's free space.
 const SHARE_OF_FREE: u64 = 2;
-/// Files of the cache that are looked at when room is made.
+/// Number of files after which the listing of the cache ends, when room is made.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// Age after which a file that is being written is written by nobody any more, seconds.
+/// Age, in seconds, after which an unfinished file counts as abandoned by its writer.
 const ABANDONED_SECONDS: i64 = 3600;
 
 /// The name of a debug file in the folder of its build id.
 const NAME: &str = "debuginfo";
 
-/// Whether a text is a build id as it may become a part of a path and of a URL: lower-case hex of 4 to 64 bytes.
+/// Whether a text is a build id that may become part of a path and a URL: 4 to 64 bytes in
+/// lower-case hex.
 pub(super) fn is_build_id(text: &str) -> bool {
     let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     (8..=128).contains(&text.len()) && text.len().is_multiple_of(2) && text.bytes().all(is_hex)
 }
 
-/// What the cache has of a build id.
+/// What the cache has for a build id.
 #[derive(Debug)]
 pub(super) enum Found {
     File(File),
-    /// No server had it, lately.
+    /// Recently, no server had the debug file.
     Missing,
     Nothing,
 }
 
-/// The cache.
+/// An open cache directory.
 #[derive(Debug)]
 pub struct Cache {
     directory: OwnedFd,
 }
 
 impl Cache {
-    /// Where the cache is: `$DEBUGINFOD_CACHE_PATH`, `~/.debuginfod_client_cache` if that is there, or `debuginfod_client` in
-    /// `$XDG_CACHE_HOME` or `~/.cache`. `variable` reads the environment.
+    /// The path of the cache: `$DEBUGINFOD_CACHE_PATH`, `~/.debuginfod_client_cache` if that
+    /// directory exists, or `debuginfod_client` in `$XDG_CACHE_HOME` or `~/.cache`. `variable`
+    /// reads the environment.
     pub fn usual(variable: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
         let set = |name: &str| variable(name).filter(|path| !path.as_os_str().is_empty());
         if let Some(path) = set("DEBUGINFOD_CACHE_PATH") {
@@ -66,10 +70,10 @@ impl Cache {
         set("XDG_CACHE_HOME").unwrap_or_else(|| home.join(".cache")).join("debuginfod_client")
     }
 
-    /// Opens the cache; makes its directory if there is none.
+    /// Opens the cache, and makes its directory if there is none.
     ///
     /// # Errors
-    /// If it cannot be made or written to.
+    /// If the directory cannot be made or written to.
     pub fn open(path: &Path) -> anyhow::Result<Cache> {
         let place = || format!("{} (set DEBUGINFOD_CACHE_PATH to a directory)", path.display());
         for directory in path.parent().into_iter().chain([path]) {
@@ -86,7 +90,7 @@ impl Cache {
         Ok(Cache { directory })
     }
 
-    /// What there is of a build id. A file that is found counts as read now.
+    /// What the cache has for a build id. The file's access time becomes now.
     pub(super) fn find(&self, build_id: &str) -> Found {
         let Ok(file) = self.below(&format!("{build_id}/{NAME}"), OFlags::RDONLY, Mode::empty())
         else {
@@ -100,7 +104,7 @@ impl Cache {
         if metadata.size() > 0 {
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
             let as_it_is = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-            // Another user's file stays as old as it is.
+            // This call fails for another user's file, which keeps its access time.
             let _ = futimens(&file, &Timestamps { last_access: now, last_modification: as_it_is });
             return Found::File(file);
         }
@@ -112,27 +116,27 @@ impl Cache {
         Found::Nothing
     }
 
-    /// Removes what there is of a build id.
+    /// Removes the file of a build id.
     pub(super) fn remove(&self, build_id: &str) {
         if let Ok(folder) = self.folder(build_id) {
-            // It may be gone already.
+            // The file may be gone already.
             let _ = unlinkat(&folder, NAME, AtFlags::empty());
         }
     }
 
-    /// Remembers that no server has it.
+    /// Remembers that no server has the debug file of a build id.
     pub(super) fn note_missing(&self, build_id: &str) {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let made = self.folder(build_id).and_then(|_| {
             self.below(&format!("{build_id}/{NAME}"), flags, Mode::from_raw_mode(0o666))
         });
-        // Then it is asked for again earlier.
+        // After an error here, the debug file is only requested again earlier.
         if let Err(error) = made {
             tracing::debug!("debuginfod: remember that {build_id} is missing: {error}");
         }
     }
 
-    /// A new file for a build id, under a name of its own until it is kept.
+    /// Creates a file for a build id, with a temporary name until `New::keep`.
     pub(super) fn create(&self, build_id: &str) -> Result<New, Errno> {
         let folder = self.folder(build_id)?;
         remove_abandoned(&folder);
@@ -141,7 +145,7 @@ impl Cache {
         let path = format!("{build_id}/{name}");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let writer = File::from(self.below(&path, flags, Mode::RUSR | Mode::WUSR)?);
-        // Whoever parses the file must not be able to write to it.
+        // The parser gets this descriptor, so that it cannot write to the file.
         let reader = File::from(self.below(&path, OFlags::RDONLY, Mode::empty())?);
         let disk = fstatvfs(&writer)?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -149,7 +153,7 @@ impl Cache {
         Ok(New { folder, name, writer, reader, max_bytes })
     }
 
-    /// Removes the files that were read longest ago, until all are within the bound.
+    /// Removes the least recently read files until the cache is within `MAX_BYTES`.
     pub(super) fn make_room(&self) {
         let mut files = self.files();
         let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
@@ -161,7 +165,7 @@ impl Cache {
             let Ok(folder) = self.folder(&file.build_id) else { continue };
             if unlinkat(&folder, file.name, AtFlags::empty()).is_ok() {
                 bytes -= file.bytes;
-                // Only if it is empty.
+                // Only an empty folder can be removed.
                 let _ = unlinkat(&self.directory, file.build_id, AtFlags::REMOVEDIR);
             }
         }
@@ -192,7 +196,7 @@ impl Cache {
         found
     }
 
-    /// The folder of a build id; it is made if there is none.
+    /// Opens the folder of a build id, and makes the folder if there is none.
     fn folder(&self, build_id: &str) -> Result<OwnedFd, Errno> {
         match mkdirat(&self.directory, build_id, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -203,13 +207,13 @@ impl Cache {
 
     fn below(&self, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        // A FIFO would wait for its other end.
+        // Without `NONBLOCK`, opening a FIFO would wait for the FIFO's other end.
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         openat2(&self.directory, path, flags, mode, within)
     }
 }
 
-/// Removes what was being written when somebody was killed.
+/// Removes unfinished files whose writers were killed.
 fn remove_abandoned(folder: &OwnedFd) {
     let Ok(entries) = Dir::read_from(folder) else { return };
     for entry in entries.flatten() {
@@ -224,28 +228,28 @@ fn remove_abandoned(folder: &OwnedFd) {
     }
 }
 
-/// A file that is there.
+/// A file in the cache.
 struct Kept {
     build_id: String,
     name: CString,
     bytes: u64,
-    /// When it was read last, seconds since the Unix epoch.
+    /// Time of the last read, in seconds since the Unix epoch.
     read: i64,
 }
 
-/// A file that is being written; it is removed if it is not kept.
+/// A file that is being written. Dropping an unkept `New` removes the file.
 #[derive(Debug)]
 pub(super) struct New {
     folder: OwnedFd,
     name: String,
     pub(super) writer: File,
     pub(super) reader: File,
-    /// Bytes that the disk has room for.
+    /// Maximum bytes of the file, by the disk's free space.
     pub(super) max_bytes: u64,
 }
 
 impl New {
-    /// Gives it its name in the cache.
+    /// Gives the file its name in the cache, and returns the file for reading.
     pub(super) fn keep(self) -> std::io::Result<File> {
         fchmod(&self.writer, Mode::RUSR)?;
         renameat(&self.folder, &self.name, &self.folder, NAME)?;
@@ -255,7 +259,7 @@ impl New {
 
 impl Drop for New {
     fn drop(&mut self) {
-        // It has another name if it was kept.
+        // A kept file no longer has this name.
         let _ = unlinkat(&self.folder, &self.name, AtFlags::empty());
     }
 }
@@ -314,7 +318,7 @@ mod tests {
         assert!(matches!(cache.find(BUILD_ID), Found::Nothing));
         drop(new);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        // Left behind by who was killed, long ago and just now.
+        // Unfinished files of killed writers: one is two hours old, one is new.
         for (name, age) in [("debuginfo.abcdef", 2), ("debuginfo.ghijkl", 0)] {
             let file = File::create(folder.join(name)).unwrap();
             let hours = std::time::Duration::from_secs(3600 * age);

@@ -1,4 +1,4 @@
-//! What the cache has of a build id, checked.
+//! Debug files from the cache, whose build ids are checked.
 
 use super::cache::{Cache, Found};
 use super::files::Outcome;
@@ -6,7 +6,7 @@ use crate::parser;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The cache, and the program whose parser checks what is in it.
+/// The cache, and the program whose parser checks the cache's files.
 #[derive(Debug)]
 pub(super) struct Cached {
     pub(super) program: PathBuf,
@@ -18,7 +18,8 @@ impl Cached {
         Cached { program: program.to_owned(), cache }
     }
 
-    /// What is known of a build id without asking a server; `None`: nothing. It takes as long as a file of this machine takes.
+    /// The outcome for a build id without asking a server; `None` if the cache has no valid entry.
+    /// Waits at most as long as reading a local file takes.
     pub(super) fn find(&self, build_id: &str) -> Option<Outcome> {
         let file = match self.cache.find(build_id) {
             Found::File(file) => file,
@@ -36,10 +37,10 @@ impl Cached {
         }
     }
 
-    /// What is wrong with a file that should have this build id.
+    /// Returns why a file is not the debug file of this build id; `None` if it is the right file.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// If the file cannot be read: the reason.
     pub(super) fn wrong(&self, build_id: &str, file: &File) -> Result<Option<String>, String> {
         Ok(match parser::build_id(&self.program, file)? {
             Some(found) if found == build_id => None,

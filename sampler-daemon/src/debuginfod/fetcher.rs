@@ -1,4 +1,5 @@
-//! One fetch, as samplerd sees it: a child that writes into a file, and ends.
+//! samplerd's side of one fetch: starts a child that writes into a file, and waits for the child's
+//! end.
 
 use super::limits::Limits;
 use super::serve::{Ending, VERB};
@@ -10,34 +11,34 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time after which a child that does not end by itself is killed.
+/// Time beyond the limit of a fetch after which samplerd kills the child.
 const GRACE: Duration = Duration::from_secs(5);
-/// Bytes of a child's message that are shown.
+/// Maximum bytes of a child's message that are shown.
 const MAX_MESSAGE_BYTES: u64 = 200;
-/// Variables of the environment that say where the certificates of this system are.
+/// Environment variables that name the places of this system's certificates.
 const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// What came of it.
+/// The result of a fetch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fetched {
-    /// What the server sent is in the file, whatever that is.
+    /// The file holds all that the server sent. Its content is not checked yet.
     Whole,
     /// The server has no such file.
     Missing,
-    /// The server answered, but with nothing that is taken.
+    /// The server's answer is not accepted, for this reason.
     Refused(String),
-    /// The server does not answer as it should.
+    /// The server did not answer correctly, or the child failed.
     Failed(String),
 }
 
-/// Fetches the file at `url` into `file`, by a child that is `program` again.
+/// Fetches the file at `url` into `file`, through a child that runs `program`, which is samplerd.
 pub(super) fn fetch(program: &Path, url: &str, file: &File, limits: Limits) -> Fetched {
     let mut child = match start(program, url, file, limits) {
         Ok(child) => child,
         Err(error) => return Fetched::Failed(format!("start a child that asks it: {error}")),
     };
     let ended = wait(&child, limits.time + GRACE);
-    // Fails if it has ended already.
+    // Killing fails if the child has ended already.
     let _ = child.kill();
     let code = child.wait().ok().and_then(|status| status.code());
     let said = message(&mut child);
@@ -57,16 +58,17 @@ fn start(program: &Path, url: &str, file: &File, limits: Limits) -> std::io::Res
     let set = CERTIFICATES.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     command.envs(set).stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    // Not in its arguments, which everybody can read: a URL may have a password.
+    // The child gets the URL by standard input. Everybody can read a process's arguments, and a URL
+    // may contain a password.
     let mut stdin = child.stdin.take();
     let (bytes, seconds) = (limits.bytes, limits.time.as_secs());
     let written = stdin.as_mut().map(|pipe| write!(pipe, "{bytes}\n{seconds}\n{url}\n"));
-    // One that has died already is seen when it is waited for.
+    // Writing fails if the child has died already. Waiting for the child then reports its death.
     let _ = written;
     Ok(child)
 }
 
-/// Whether it has ended in time.
+/// Whether the child has ended in time.
 fn wait(child: &Child, time: Duration) -> bool {
     let end = Instant::now() + time;
     let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty());
@@ -83,11 +85,12 @@ fn wait(child: &Child, time: Duration) -> bool {
     }
 }
 
-/// What it has said, as one line: it may be anything.
+/// The first line of the child's message, without control characters: the message may contain
+/// anything.
 fn message(child: &mut Child) -> String {
     let mut said = Vec::new();
     let pipe = child.stderr.take();
-    // It has ended: the pipe has an end.
+    // The child has ended, so reading its pipe ends too.
     let _ = pipe.map(|pipe| pipe.take(MAX_MESSAGE_BYTES).read_to_end(&mut said));
     let line = String::from_utf8_lossy(&said);
     let line = line.lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is known of debug files: which are here, on their way, or cannot be had.
+//! The state of each debug file: here, on its way, missing or failed.
 
 use rustc_hash::FxHashMap;
 use sampler_common::units::grouped;
@@ -6,34 +6,37 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Build ids that are remembered. Beyond it those that could not be had are forgotten, and further ones are refused.
+/// Maximum number of remembered build ids. At the bound, missing and failed debug files are
+/// forgotten. If that frees no room, further build ids are refused.
 const MAX_BUILD_IDS: usize = 16 << 10;
 
-/// Debug files held open; beyond it the one that was asked for longest ago is closed. It is read from the cache again when it is needed.
+/// Maximum number of open debug files. At the bound, the least recently used file is closed. A
+/// closed file is read from the cache again when it is needed.
 const MAX_OPEN: usize = 256;
 
-/// Time after which what no server has is asked for again: as debuginfod's own clients do.
+/// Time after which a missing debug file is requested again. debuginfod's own clients use the same
+/// time.
 pub(super) const MISSING_PERIOD: Duration = Duration::from_secs(600);
 
-/// Time after which what failed is tried again.
+/// Time after which a failed request is tried again.
 pub(super) const FAILED_PERIOD: Duration = Duration::from_secs(60);
 
-/// How far a debug file is.
+/// The state of a debug file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nobody has asked for it.
+    /// Nobody has requested the file.
     Unasked,
-    /// It was asked for.
+    /// The file was requested and has not arrived.
     OnTheWay,
-    /// It is here.
+    /// The file is open.
     Here,
-    /// No server has it.
+    /// No server has the file.
     Missing,
-    /// It could not be had, and why.
+    /// The last request for the file failed, for this reason.
     Failed(String),
 }
 
-/// What came of a question.
+/// The outcome of a request for a debug file.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Here(File),
@@ -44,23 +47,23 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 enum State {
     OnTheWay,
-    /// With the time of the last question for it.
+    /// The open file, and the time of its last use.
     Here(Arc<File>, Instant),
     Missing(Instant),
     Failed(String, Instant),
 }
 
-/// The debug files; every build id in it was asked for.
+/// The states of all requested debug files, by build id.
 #[derive(Debug, Default)]
 pub struct Files(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     states: FxHashMap<String, State>,
-    /// Questions that failed, and the last reason.
+    /// Number of failed requests. `last` is the last reason.
     failed: u64,
     last: String,
-    /// Questions for which there was no room.
+    /// Number of requests for which there was no room.
     refused: u64,
 }
 
@@ -89,7 +92,8 @@ impl Files {
         }
     }
 
-    /// Whether a build id is to be asked for now; if so it is on its way.
+    /// Whether the file of a build id must be requested now. If so, the file's state becomes
+    /// `OnTheWay`.
     pub(super) fn may_ask(&self, build_id: &str) -> bool {
         let mut known = self.known();
         let is_due = match known.states.get(build_id) {
@@ -104,7 +108,7 @@ impl Files {
         is_due
     }
 
-    /// A build id is not asked for after all.
+    /// Takes back a request for which the queue has no room.
     pub(super) fn refuse(&self, build_id: &str) {
         let mut known = self.known();
         known.states.remove(build_id);
@@ -150,7 +154,7 @@ impl Files {
 }
 
 impl Known {
-    /// Whether one more build id finds room; if not, it is refused.
+    /// Whether there is room for one more build id. If not, the build id is counted as refused.
     fn has_room(&mut self) -> bool {
         if self.states.len() >= MAX_BUILD_IDS {
             let may_go = |state: &State| matches!(state, State::Missing(_) | State::Failed(..));

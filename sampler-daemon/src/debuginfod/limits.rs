@@ -1,24 +1,25 @@
-//! What one file may take.
+//! Limits of one fetch.
 
 use std::time::Duration;
 
-/// Bytes of a debug file, at most.
+/// Maximum bytes of a debug file.
 const MAX_BYTES: u64 = 512 << 20;
-/// Time for one file of one server.
+/// Maximum time for one file from one server.
 const MAX_TIME: Duration = Duration::from_secs(90);
 
-/// What one file may take.
+/// Limits of one fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes.
+    /// Maximum bytes of the file.
     pub(super) bytes: u64,
-    /// Time, from the start of the child to its end.
+    /// Maximum time from the start of the child to its end.
     pub(super) time: Duration,
 }
 
 impl Limits {
-    /// The usual limits, or what debuginfod's own clients are told if it is less: `$DEBUGINFOD_MAXSIZE` in bytes and `$DEBUGINFOD_MAXTIME` in
-    /// seconds. `variable` reads the environment; a text that is no number above 0 counts as not set, as there.
+    /// The default limits, lowered by the variables of debuginfod's own clients:
+    /// `$DEBUGINFOD_MAXSIZE` in bytes and `$DEBUGINFOD_MAXTIME` in seconds. `variable` reads the
+    /// environment. As in those clients, a text that is no number above 0 counts as not set.
     pub fn usual(variable: impl Fn(&str) -> Option<String>) -> Limits {
         let set =
             |name: &str| variable(name)?.trim().parse().ok().filter(|number: &u64| *number > 0);

@@ -1,8 +1,9 @@
 //! Debug files from debuginfod servers, asked by build id.
 //!
-//! A thread of its own asks for one file after the other; nobody waits for it. Of samplerd's root nothing goes to the network: each file is
-//! fetched by a child without rights ([`serve`]), which writes into a file that samplerd has opened in the cache. A parser process reads the
-//! build id of what arrived, and only a file of the right one gets its name in the cache.
+//! A thread of its own requests one file after the other. No caller waits for it. No connection is
+//! made with samplerd's rights: a child without rights ([`serve`]) fetches each file, and writes it
+//! into a file that samplerd has opened in the cache. A parser process reads the build id of the
+//! received file. The file gets its name in the cache only if its build id is right.
 //!
 //! ```text
 //!  symbolizer ── wants a build id ──▶ queue ──▶ this thread ── URL, file ──▶ samplerd-fetch ──▶ server
@@ -34,10 +35,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
-/// Build ids that may wait to be asked for; what would be more is counted, and may be asked for again.
+/// Maximum number of build ids in the queue. Further build ids are counted as refused, and can be
+/// requested again.
 const MAX_QUEUED: usize = 1024;
 
-/// A handle to the thread; cheap to clone. The thread ends with the last one.
+/// A handle to the thread; cheap to clone. The thread ends with its last handle.
 #[derive(Clone, Debug)]
 pub struct Debuginfod {
     files: Arc<Files>,
@@ -46,10 +48,10 @@ pub struct Debuginfod {
 }
 
 impl Debuginfod {
-    /// Starts the thread; `program` is samplerd, of which its children are made.
+    /// Starts the thread. `program` is samplerd, which the thread also runs as its children.
     ///
     /// # Errors
-    /// If there can be no thread.
+    /// If the thread cannot be started.
     pub fn start(
         program: &Path,
         servers: Servers,
@@ -70,12 +72,12 @@ impl Debuginfod {
         Ok(Debuginfod { files, cached, queue })
     }
 
-    /// How far the file of a build id is.
+    /// The state of the debug file of a build id.
     pub fn standing(&self, build_id: &str) -> Standing {
         self.files.standing(build_id)
     }
 
-    /// What could not be had so far: a line for each reason.
+    /// Debug files that are not available so far: one line for each reason.
     pub fn limits(&self) -> Vec<String> {
         self.files.limits()
     }
@@ -93,7 +95,7 @@ impl DebugFiles for Debuginfod {
         if !self.files.may_ask(build_id) {
             return true;
         }
-        // What other questions wait for at a server does not hold up what is here.
+        // A cached file is used at once, whatever the requests in the queue wait for.
         if let Some(outcome) = self.cached.find(build_id) {
             self.files.put(build_id.to_owned(), outcome);
         } else if self.queue.try_send(build_id.to_owned()).is_err() {

@@ -1,4 +1,4 @@
-//! One question for a debug file that is not in the cache: one server after the other.
+//! Requests for debug files that are not in the cache: each asks one server after the other.
 
 use super::cached::Cached;
 use super::fetcher::{self, Fetched};
@@ -9,13 +9,14 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Asks.
+/// The servers, and which of them failed recently.
 #[derive(Debug)]
 pub(super) struct Round {
     cached: Arc<Cached>,
     servers: Servers,
     limits: Limits,
-    /// For each server: when it failed last, and why. It is left alone for [`FAILED_PERIOD`], so that other files do not wait for it.
+    /// For each server, the time and reason of its last failure. For [`FAILED_PERIOD`], a failed
+    /// server is not asked, so that other files do not wait for that server.
     failed: Vec<Option<(Instant, String)>>,
 }
 
@@ -25,7 +26,7 @@ impl Round {
         Round { cached, servers, limits, failed }
     }
 
-    /// What comes of the question for a build id.
+    /// Requests the debug file of a build id, and returns the outcome.
     pub(super) fn ask(&mut self, build_id: &str) -> Outcome {
         let mut reason = None;
         for at in 0..self.servers.0.len() {
@@ -44,7 +45,7 @@ impl Round {
         }
     }
 
-    /// The file that a server has; `None`: it has none.
+    /// Requests the file from one server; `None` if the server has no such file.
     fn ask_server(&mut self, at: usize, build_id: &str) -> Result<Option<File>, String> {
         if let Some((since, why)) = &self.failed[at]
             && since.elapsed() < FAILED_PERIOD

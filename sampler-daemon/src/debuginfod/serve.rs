@@ -1,8 +1,9 @@
 //! The child that fetches one file: samplerd's program again, without rights.
 //!
-//! First it gives away its user, its capabilities, and memory beyond a bound. Then it looks up the server's address and reads this system's
-//! certificates, which takes files. Then it gives away all system calls but those of its connection, and speaks to the server. What it
-//! receives it writes into the file that is its standard output, and looks at none of it.
+//! The child first drops its user and its capabilities, and limits its memory. Then it looks up the
+//! server's address and reads this system's certificates, for which it opens files. Then it drops
+//! all system calls except those of its connection, and connects to the server. The child writes
+//! what it receives to standard output, which is a file of the cache, and never parses it.
 
 use crate::parser::confine::{Rights, Rules, bits, keep_calls, rules};
 use anyhow::{Context as _, anyhow, ensure};
@@ -21,27 +22,29 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, config::Config};
 
-/// The argument by which samplerd's program becomes such a child, and its command name: at most 15 bytes.
+/// The argument that makes samplerd's program a fetching child. The child's command name is the
+/// same, and may have at most 15 bytes.
 pub const VERB: &str = "samplerd-fetch";
 const NAME: &std::ffi::CStr = c"samplerd-fetch";
 
-/// User and group. Not those of the parser, nor of `nobody`, whose other processes could send it signals.
+/// The child's user and group. They are not the parser's, and not `nobody`, because other processes
+/// of `nobody` could send the child signals.
 const ID: u32 = 65_532;
 
-/// Bytes of memory that it may take.
+/// Maximum size of the child's data.
 const MAX_DATA_BYTES: u64 = 128 << 20;
-/// Descriptors.
+/// Maximum number of open files.
 const MAX_FILES: u64 = 64;
-/// CPU time, seconds.
+/// Maximum CPU time, in seconds.
 const MAX_CPU_SECONDS: u64 = 60;
-/// Bytes of the request on its standard input.
+/// Maximum bytes of the request on standard input.
 const MAX_REQUEST_BYTES: u64 = 16 << 10;
-/// Time for a connection.
+/// Maximum time to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Time until a server begins to answer: it may have to unpack the file first.
+/// Maximum time until a server begins to answer. The server may have to unpack the file first.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 
-/// How the child ends: its exit code.
+/// The exit codes of the child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(super) enum Ending {
@@ -58,13 +61,13 @@ impl Ending {
     }
 }
 
-/// Fetches the file that standard input names into standard output, and ends the process.
+/// Reads a request from standard input, writes the file to standard output, and ends the process.
 pub fn serve() -> ! {
     let (ending, said) = match fetch() {
         Ok(ended) => ended,
         Err(error) => (Ending::Failed, format!("{error:#}")),
     };
-    // Where nobody reads it, it is dropped.
+    // If nobody reads the message, it is lost.
     let _ = io::stderr().write_all(said.as_bytes());
     std::process::exit(ending as i32)
 }
@@ -89,7 +92,7 @@ fn fetch() -> anyhow::Result<(Ending, String)> {
     receive(&agent, &url, max_bytes, file)
 }
 
-/// A client that has read all files it will need.
+/// An HTTP client that has already read all files that it will need.
 fn agent(url: &Uri, time: Duration) -> anyhow::Result<Agent> {
     let host = url.host().context("the URL has no host")?;
     let is_secure = url.scheme_str() == Some("https");
@@ -99,7 +102,7 @@ fn agent(url: &Uri, time: Duration) -> anyhow::Result<Agent> {
     let addresses = (name, port).to_socket_addrs().map_err(|_| anyhow!("no such host"))?.collect();
     let config = Agent::config_builder()
         .http_status_as_error(false)
-        // Another server, or another scheme, is for whoever gave this one to decide.
+        // No redirect is followed: the user decides which server and scheme are used.
         .max_redirects(0)
         .max_redirects_will_error(false)
         .proxy(None)
@@ -140,13 +143,13 @@ impl Resolver for Known {
         _: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let mut found = self.empty();
-        // As many as there is room for.
+        // ureq has room for 16 addresses.
         self.0.iter().take(16).for_each(|address| found.push(*address));
         if found.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(found) }
     }
 }
 
-/// System calls that are left: memory, the connection, and descriptors that it has.
+/// The allowed system calls: memory, the connection, and open descriptors.
 fn calls() -> anyhow::Result<Rules> {
     let mut rules = rules(&[
         libc::SYS_brk,
@@ -186,7 +189,7 @@ fn calls() -> anyhow::Result<Rules> {
         libc::SYS_writev,
     ])?;
     let only = |argument, value| bits(argument, -1, value);
-    // A connection is made non-blocking for a while.
+    // Connecting with a timeout makes the socket non-blocking for a while.
     rules.insert(libc::SYS_ioctl, only(1, libc::FIONBIO as i32)?);
     let internet = [libc::AF_INET, libc::AF_INET6].map(|family| only(0, family));
     let [four, six] = internet;
@@ -194,7 +197,7 @@ fn calls() -> anyhow::Result<Rules> {
     Ok(rules)
 }
 
-/// Asks, and writes the answer to the file.
+/// Sends the request, and writes the answer to the file.
 fn receive(
     agent: &Agent,
     url: &Uri,
@@ -230,7 +233,8 @@ fn receive(
     Ok((Ending::Whole, String::new()))
 }
 
-/// Bytes that came; not more than the bound are written.
+/// Copies at most `max_bytes`. Returns the bytes received: more than `max_bytes` if the answer is
+/// too long.
 fn copy(from: &mut impl io::Read, to: &mut impl io::Write, max_bytes: u64) -> io::Result<u64> {
     let mut buffer = vec![0; 64 << 10];
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! The servers that are asked, as `DEBUGINFOD_URLS` lists them (debuginfod_find_debuginfo(3)).
+//! The servers, as `DEBUGINFOD_URLS` lists them (debuginfod_find_debuginfo(3)).
 
 use ureq::http::Uri;
 
@@ -9,23 +9,23 @@ pub struct Servers(pub(super) Vec<Server>);
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Without `/buildid` and a slash at its end.
+    /// The URL without `/buildid` and a slash at its end.
     url: String,
-    /// Its host and port, without what may stand before them: a name and a password.
+    /// Host and port, without user name and password.
     pub(super) name: String,
 }
 
 impl Servers {
-    /// Servers in a text of URLs with blanks between them. Words for other clients (`ima:…`) are left out.
+    /// Parses URLs that are separated by blanks. Words for other clients (`ima:…`) are left out.
     ///
     /// # Errors
-    /// What is no URL of a server.
+    /// If a word is not the URL of a server: the word, the reason and the remedy.
     pub fn parse(text: &str) -> Result<Servers, String> {
         let words = text.split_whitespace().filter(|word| !word.starts_with("ima:"));
         words.map(Server::parse).collect::<Result<_, _>>().map(Servers)
     }
 
-    /// Whether there are none.
+    /// Whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the command line and the environment say of debuginfod.
+//! The options of debuginfod, from the command line and the environment.
 
 use anyhow::{Context as _, anyhow};
 use clap::Args as Group;
@@ -19,7 +19,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Starts to ask, where there are servers; `program` is samplerd.
+    /// Starts the debuginfod thread if there are servers. `program` is samplerd.
     pub(crate) fn start(&self, program: &Path) -> anyhow::Result<Option<Debuginfod>> {
         if let Some(servers) = &self.servers {
             return start(servers.clone(), program).context("--debuginfod");
@@ -27,7 +27,7 @@ impl Names {
         let urls = env::var(URLS).unwrap_or_default();
         let servers = Servers::parse(&urls).map_err(|error| anyhow!(error));
         let started = servers.and_then(|servers| start(servers, program));
-        // Nobody has asked for it here: it may be set for all programs.
+        // The variable may be set for all programs. So an error in it does not stop samplerd.
         Ok(started.unwrap_or_else(|error| {
             tracing::warn!("{URLS}: {error:#}: no debuginfod server is asked");
             None
