@@ -1,4 +1,4 @@
-//! The build id of a file that anybody may have written.
+//! Build ids of files that anybody may have written.
 
 use super::child::Child;
 use super::wire::{Request, Wanted};
@@ -6,10 +6,11 @@ use super::{FILE_TIME, UNNAMED_FILE};
 use std::fs::File;
 use std::path::Path;
 
-/// The build id of `file`, lower-case hex, as a parser of its own reads it; `None` if it is no ELF file with a build id. `program` is samplerd.
+/// The build id of `file` in lower-case hex; `None` if it is no ELF file with a build id. A new
+/// parser process reads the file. `program` is samplerd.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// If the file cannot be read: the reason.
 pub(crate) fn build_id(program: &Path, file: &File) -> Result<Option<String>, String> {
     let failed = |what: &dyn std::fmt::Display| format!("the process that reads names {what}");
     let mut child = Child::start(program).map_err(|failure| failed(&failure))?;

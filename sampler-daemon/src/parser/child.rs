@@ -85,7 +85,7 @@ impl Child {
         self.requests == 0
     }
 
-    /// Asks for what is wanted of a file; `time` is CPU time.
+    /// Sends a request and returns its answers. `time` is the parser's CPU time for the request.
     pub(super) fn ask(
         &mut self,
         request: &Request,
@@ -105,7 +105,7 @@ impl Child {
         Ok(answers)
     }
 
-    /// One request and its `count` answers.
+    /// Sends one request and receives its `count` answers.
     fn exchange(
         &mut self,
         request: &Request,
@@ -168,7 +168,7 @@ impl Drop for Child {
     }
 }
 
-/// The time at which a parser is late: by its CPU time, or by the clock if it waits.
+/// The time at which a parser is late: by its CPU time, or by the clock if the parser waits.
 struct Deadline {
     time: Instant,
     processor: Duration,

@@ -1,6 +1,7 @@
-//! How the parser gives its rights away, and how other children of samplerd do ([`Rights`]).
+//! How the parser and other children of samplerd drop their rights ([`Rights`]).
 //!
-//! What the parser keeps: memory and CPU time within bounds, and a socket. Whoever takes it over by a file finds no other right, no file system and no way to start anything.
+//! The parser keeps a socket, and bounded memory and CPU time. If a file takes the parser over, the
+//! file gains no other right, no file system and no way to start a program.
 
 use super::trap;
 use anyhow::Context as _;
@@ -83,35 +84,39 @@ const ALLOWED: &[i64] = &[
     libc::SYS_write,
 ];
 
-/// What a child of samplerd keeps when it gives its rights away.
+/// The rights that a child of samplerd keeps.
 pub(crate) struct Rights<'a> {
-    /// Its command name, at most 15 bytes.
+    /// The child's command name, at most 15 bytes.
     pub(crate) name: &'static std::ffi::CStr,
-    /// Its user and group.
+    /// The child's user and group.
     pub(crate) id: u32,
-    /// Its bounds.
+    /// The child's resource limits.
     pub(crate) limits: &'a [(Resource, u64)],
-    /// Its root directory; `None`: samplerd's.
+    /// The child's root directory; `None`: samplerd's.
     pub(crate) root: Option<&'static str>,
 }
 
 impl Rights<'_> {
-    /// Gives every other right away, but no system call.
+    /// Drops every other right, except for system calls: [`keep_calls`] limits those.
     ///
     /// # Errors
-    /// If a capability stays, or the right to gain some.
+    /// If a limit cannot be set. If a capability stays, or the right to gain capabilities. If the
+    /// child would outlive samplerd.
     pub(crate) fn keep_only(&self) -> anyhow::Result<()> {
         trap::close_others();
-        // What a terminal sends to samplerd is not for it. It fails for who leads a group, as nobody does who was just started.
+        // In a session of its own, the child gets no signals that a terminal sends to samplerd.
+        // `setsid` fails only for the leader of a process group. A child that was just started is
+        // no leader.
         let _ = rustix::process::setsid();
         let _ = rustix::thread::set_name(self.name);
-        // Where memory is short it goes first: samplerd starts another one.
+        // If memory runs short, the kernel ends the child first. samplerd then starts another one.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         for (resource, limit) in self.limits {
             let limit = Rlimit { current: Some(*limit), maximum: Some(*limit) };
             setrlimit(*resource, limit).with_context(|| format!("limit {resource:?}"))?;
         }
-        // A samplerd of few capabilities may do neither; without capabilities and system calls its user is worth nothing.
+        // These calls may fail if samplerd has few capabilities. Without capabilities and system
+        // calls, samplerd's user gives the child little power.
         let _ = self.root.map(chroot);
         let (uid, gid) = (Uid::from_raw(self.id), Gid::from_raw(self.id));
         let _ = set_thread_groups(&[]);
@@ -120,13 +125,13 @@ impl Rights<'_> {
         let none = CapabilitySet::empty();
         let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
         set_capabilities(None, none).context("give all capabilities away")?;
-        // A change of the user takes it back.
+        // A change of the user clears this signal, so the signal is set after the change.
         set_parent_process_death_signal(Some(Signal::KILL)).context("end with samplerd")?;
         set_no_new_privs(true).context("gain no privileges")
     }
 }
 
-/// Gives every right of the parser away that can be given away.
+/// Drops every right of the parser that can be dropped.
 ///
 /// # Errors
 /// If an essential right stays: a capability, the right to gain capabilities, or a system call.
@@ -134,20 +139,20 @@ pub(super) fn confine() -> anyhow::Result<()> {
     Rights { name: NAME, id: ID, limits: &LIMITS, root: Some(EMPTY) }.keep_only()?;
     trap::install().context("catch system calls")?;
     let mut rules = rules(ALLOWED)?;
-    // Of descriptors, not of paths.
+    // These system calls are allowed for descriptors, not for paths.
     let empty = libc::AT_EMPTY_PATH;
     rules.insert(libc::SYS_statx, bits(2, empty, empty)?);
     rules.insert(libc::SYS_newfstatat, bits(3, empty, empty)?);
     keep_calls(rules, SeccompAction::Trap)
 }
 
-/// System calls with the conditions on their arguments; none: any arguments.
+/// Allowed system calls, with conditions on their arguments. An empty list allows any arguments.
 pub(crate) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// System calls that are allowed with any arguments, and memory that does not become code.
+/// Rules that allow system calls with any arguments, and mapping memory that is not executable.
 ///
 /// # Errors
-/// Those of the filter's compiler.
+/// If the filter's compiler rejects a condition.
 pub(crate) fn rules(allowed: &[i64]) -> anyhow::Result<Rules> {
     let mut rules: Rules = allowed.iter().map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_mmap, bits(2, libc::PROT_EXEC, 0)?);
@@ -155,10 +160,10 @@ pub(crate) fn rules(allowed: &[i64]) -> anyhow::Result<Rules> {
     Ok(rules)
 }
 
-/// Only if these bits of an argument have this value.
+/// A condition that allows a system call only if the `mask` bits of an argument equal `value`.
 ///
 /// # Errors
-/// Those of the filter's compiler.
+/// If the filter's compiler rejects a condition.
 pub(crate) fn bits(argument: u8, mask: i32, value: i32) -> anyhow::Result<Vec<SeccompRule>> {
     let operator = MaskedEq(u64::from(mask as u32));
     let value = u64::from(value as u32);
@@ -166,10 +171,10 @@ pub(crate) fn bits(argument: u8, mask: i32, value: i32) -> anyhow::Result<Vec<Se
     Ok(vec![SeccompRule::new(vec![condition])?])
 }
 
-/// Gives all other system calls away for good.
+/// Allows only the system calls of `rules`, for good. Any other system call ends in `other`.
 ///
 /// # Errors
-/// If the kernel does not take the filter.
+/// If the filter cannot be compiled, or if the kernel rejects the filter.
 pub(crate) fn keep_calls(rules: Rules, other: SeccompAction) -> anyhow::Result<()> {
     let filter = SeccompFilter::new(rules, other, SeccompAction::Allow, TargetArch::x86_64)?;
     let filter: BpfProgram = filter.try_into()?;

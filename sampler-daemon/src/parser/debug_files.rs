@@ -1,19 +1,21 @@
-//! Debug files that lie neither in a module's file nor below `/usr/lib/debug`.
+//! Debug files that are not in the module's own file or below `/usr/lib/debug`.
 
 use std::fmt::Debug;
 use std::fs::File;
 use std::sync::Arc;
 
-/// Debug files by build ids (lower-case hex). Neither question waits for more than a file of this machine.
+/// Debug files by build id (lower-case hex). Neither function waits longer than reading a local
+/// file takes.
 pub trait DebugFiles: Debug + Send {
-    /// The file, if it is there; whoever put it there has checked its build id.
+    /// The debug file, if it is there. The implementation has checked the file's build id.
     fn get(&self, build_id: &str) -> Option<Arc<File>>;
 
-    /// Asks for the file, unless that was done lately. Returns whether it may be there later.
+    /// Requests the debug file, unless it was requested recently. Returns whether the file may be
+    /// there later.
     fn request(&self, build_id: &str) -> bool;
 }
 
-/// There are none.
+/// A source without any debug files.
 #[derive(Debug)]
 pub struct NoDebugFiles;
 

@@ -13,10 +13,13 @@
 //!           ◀── lines of each offset ──
 //! ```
 //!
-//! What the file does not say, the parser reads in the debug file of its build id, where there is one ([`DebugFiles`]), by stated addresses.
+//! If a module's own file has no debug information, the parser reads the debug file of its build id
+//! by stated addresses, where [`DebugFiles`] has such a file.
 //!
-//! A parser that dies or is late is killed, and the next request starts another one. A file that did it to a parser that had read nothing else is read by its
-//! symbols only; if that does it again the file has no names for as long as samplerd lives. Other files keep theirs.
+//! A parser that dies, is late or answers wrongly is ended, and the next request starts a new one.
+//! The file is blamed, except if the parser died and had read other files before. Then only the
+//! file's symbols are read. If reading the symbols fails as well, the file has no names for as long
+//! as samplerd lives. Other files keep their names.
 
 mod build_id;
 mod child;
@@ -46,8 +49,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use wire::{Answer, Request, Wanted};
 
-/// CPU time for the names of one file, in addition to `TIME_PER_OFFSET`. No honest file was seen to
-/// take more.
+/// CPU time for the names of one file, in addition to `TIME_PER_OFFSET`. No honest file took more
+/// in tests.
 pub const FILE_TIME: Duration = Duration::from_millis(800);
 /// CPU time for each offset. An offset takes some 200 µs while its unit is read.
 const TIME_PER_OFFSET: Duration = Duration::from_micros(200);
@@ -103,42 +106,43 @@ impl Counts {
     }
 }
 
-/// Modules that may wait for debug files; when there are more, all wait in vain until they are asked for anew.
+/// Maximum number of modules that wait for debug files. At the bound, all are forgotten until their
+/// lines are read again.
 const MAX_WAITING: usize = crate::unwind::modules::MAX_MODULES;
 
-/// A file that is read.
+/// A file that the parser reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Source {
-    /// A module's own.
+    /// A module's own file.
     Module(ModuleId),
     /// The debug file of a build id.
     DebugFile(String),
 }
 
-/// What is not read of a file any more.
+/// The part of a file that is no longer read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unread {
     Debug,
     All,
 }
 
-/// samplerd's side: starts parsers as they are needed.
+/// samplerd's side: starts parser processes when they are needed.
 #[derive(Debug)]
 pub struct Parser {
     program: PathBuf,
     child: Option<Child>,
     unread: FxHashMap<Source, Unread>,
     debug_files: Box<dyn DebugFiles>,
-    /// Modules whose debug files were asked for, and were not there.
+    /// Modules whose debug files were requested but were not there.
     waiting: FxHashSet<ModuleId>,
-    /// When none could be started.
+    /// Time of the last failed start of a parser.
     failed: Option<Instant>,
     counts: Arc<Counts>,
 }
 
 impl Parser {
-    /// A parser that is `program` with [`VERB`]: samplerd. It is started when it is asked first. What a module's own file does not say, it
-    /// looks up in `debug_files`.
+    /// A parser that runs `program`, which is samplerd, with [`VERB`]. The first request starts it.
+    /// Lines that a module's own file lacks come from `debug_files`.
     pub fn of(program: &Path, debug_files: Box<dyn DebugFiles>) -> Parser {
         Parser {
             program: program.to_owned(),
@@ -198,7 +202,7 @@ impl Parser {
         started
     }
 
-    /// Remembers what a file did, and says it once.
+    /// Stops reading a part of a file, and logs that once.
     fn blame(&mut self, source: &Source, path: &str, unread: Unread, failure: Failure) {
         if self.unread.insert(source.clone(), unread) == Some(unread) {
             return;
@@ -213,7 +217,8 @@ impl Parser {
         );
     }
 
-    /// Lines of places in a file. It takes some `time` at most; `None`: it would have taken longer, or cannot be known now.
+    /// Lines of places in a file, read in about `time` at most. `None` if reading would have taken
+    /// longer, or if no parser can be started now.
     fn read(
         &mut self,
         source: &Source,
@@ -234,7 +239,8 @@ impl Parser {
             match self.ask(request, file, limit + for_places) {
                 Ok(answers) => return Some(answers),
                 Err(Failure::Unstarted) => return None,
-                // It had less time than others, because of these.
+                // Other files of this query were slow. So this file had less time, and is not
+                // blamed.
                 Err(Failure::Late) if unread.is_none() && time < FILE_TIME => return None,
                 Err(failure) => {
                     let more = if unread.is_none() { Unread::Debug } else { Unread::All };
@@ -244,7 +250,7 @@ impl Parser {
         }
     }
 
-    /// Lines by the module's own file, and by what belongs to it below `/usr/lib/debug`.
+    /// Lines from the module's own file, and from its debug file below `/usr/lib/debug`.
     fn read_own(
         &mut self,
         module: &Module,
@@ -259,7 +265,8 @@ impl Parser {
         self.read(&Source::Module(module.id), &mut request, file, time)
     }
 
-    /// Lines by the debug file of a module, if it is there.
+    /// Lines from the module's debug file in `debug_files`; `None` if that file is not there, or as
+    /// in [`Parser::read`].
     fn read_debug_file(
         &mut self,
         module: &Module,
@@ -273,7 +280,7 @@ impl Parser {
         self.read(&Source::DebugFile(module.build_id.clone()), &mut request, &file, time)
     }
 
-    /// Asks for the debug file of a module that has no debug information of its own.
+    /// Requests the debug file of a module that has no debug information of its own.
     fn request_debug_file(&mut self, module: &Module) {
         if self.waiting.len() >= MAX_WAITING {
             self.waiting.clear();
@@ -298,7 +305,7 @@ impl Reader for Parser {
                 return Some(answers);
             }
             self.request_debug_file(module);
-            // It may have been in a cache.
+            // The request may have found the debug file in a cache.
             let Some(more) = self.read_debug_file(module, offsets, time) else {
                 return Some(answers);
             };
@@ -323,7 +330,7 @@ impl Reader for Parser {
         if is_here {
             self.waiting.remove(&module.id);
         } else {
-            // What failed is tried again after a while.
+            // After a while, `request` tries a failed request again.
             self.debug_files.request(&module.build_id);
         }
         is_here

@@ -10,16 +10,17 @@ use sampler_common::profile::Line;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Places in one request, at most.
+/// Maximum number of places in one request.
 pub(super) const MAX_PLACES: usize = 4096;
-/// Bytes of a path, at most: the kernel's own bound.
+/// Maximum bytes of a path: the kernel's own bound.
 pub(super) const MAX_PATH_BYTES: usize = 4096;
 /// Maximum length of a name. A longer name is cut.
 pub(crate) const MAX_NAME_BYTES: usize = 16 << 10;
-/// Maximum number of functions that are inlined into one another at one address. The outermost ones
-/// are left out.
+/// Maximum number of functions that are inlined into one another at one address. If there are more,
+/// the outermost functions are left out.
 const MAX_LINES: usize = 256;
-/// Maximum size of all lines of one address. The outermost lines are left out.
+/// Maximum size of all lines of one address. If the lines are larger, the outermost lines are left
+/// out.
 const MAX_ADDRESS_BYTES: usize = 96 << 10;
 /// Size of answers at which a packet is sent.
 const FULL_BYTES: usize = 32 << 10;
@@ -39,15 +40,15 @@ const ANSWERS: u8 = b'A';
 /// The lines at one address; `None` if nothing is known.
 pub(super) type Answer = Option<Vec<Line>>;
 
-/// What is wanted of a file.
+/// What a request asks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Wanted {
     /// Lines at file offsets.
     AtOffsets,
-    /// Lines at stated addresses (SVMA), of a file with nothing but debug information.
+    /// Lines at stated addresses (SVMA), of a file that contains only debug information.
     AtAddresses,
-    /// Its build id, as the function of one line; no places are given.
+    /// The file's build id, as the function of one line. The request has no places.
     BuildId,
 }
 
@@ -55,16 +56,16 @@ impl Wanted {
     const ALL: [Wanted; 3] = [Wanted::AtOffsets, Wanted::AtAddresses, Wanted::BuildId];
 }
 
-/// What the parser is asked for.
+/// A request to the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// What is wanted.
+    /// What the request asks for.
     pub(super) wanted: Wanted,
-    /// Whether debug information is read, besides symbols.
+    /// Whether debug information is read in addition to symbols.
     pub(super) debug: bool,
     /// The path of the file.
     pub(super) path: String,
-    /// Of which of its offsets or addresses names are wanted.
+    /// The offsets or addresses in the file whose lines are wanted.
     pub(super) places: Vec<u64>,
 }
 

@@ -1,11 +1,11 @@
-//! Processes that are not profiled when all processes, or a whole tree, are. What an excluded
-//! process of a tree starts belongs to the tree.
+//! Processes that are excluded when all processes, or a whole tree, are profiled. Children of an
+//! excluded process in a tree still belong to the tree.
 //!
-//! Processes that exist at the start, or are found before they allocate, are never sampled. Of a
-//! newly appeared process only the pid and the command name are known until it is inspected:
-//! earlier samples are dropped and counted.
-//! If a process becomes excluded by `execve`, its profile ends there and stays. An excluded process
-//! is checked again at every `execve`.
+//! Processes that exist at the start, or are found before they allocate, are never sampled. A newly
+//! appeared process is known only by its pid and command name until it is inspected. If the process
+//! is then excluded, its earlier samples are dropped and counted. If a process becomes excluded by
+//! `execve`, its profile ends there and stays. An excluded process is checked again at every
+//! `execve`.
 
 use super::facts::Facts;
 use super::worker::Worker;
@@ -18,14 +18,14 @@ use std::path::Path;
 /// A reason not to profile processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exclusion {
-    /// Which processes.
+    /// The excluded processes.
     pub criterion: Criterion,
-    /// Why, for exclusions that nobody asked for.
+    /// The reason, for an exclusion that no user asked for.
     pub reason: &'static str,
 }
 
 impl Exclusion {
-    /// What must not be profiled whatever is asked for: the daemon would see its own work, and that of its children.
+    /// samplerd and its children, which are never profiled: samplerd would sample its own work.
     pub fn daemon(guardian: u32) -> [Exclusion; 4] {
         let exclusion = |pid, reason| Exclusion { criterion: Criterion::Pid(pid), reason };
         let child = |comm: &str, reason| {
@@ -40,13 +40,13 @@ impl Exclusion {
         ]
     }
 
-    /// The injector: a child of samplerd, which is no part of a tree.
+    /// The injector, a child of samplerd that belongs to no tree.
     pub fn injector(program: &Path) -> Exclusion {
         let criterion = Criterion::Exe(program.display().to_string());
         Exclusion { criterion, reason: "samplerd's injector" }
     }
 
-    /// Exclusions by default.
+    /// The default exclusions.
     pub fn defaults() -> Vec<Exclusion> {
         let reason = "init: the machine would go down with it";
         vec![Exclusion { criterion: Criterion::Pid(1), reason }]
@@ -113,7 +113,7 @@ impl Worker {
         true
     }
 
-    /// Whether a process is excluded as it is now, without any effect.
+    /// Whether a process is excluded in its present state. This function changes nothing.
     pub(super) fn is_excluded(&self, pid: u32) -> bool {
         self.excluded.by(Facts::of(pid).who(pid)).is_some()
     }
@@ -133,8 +133,8 @@ impl Worker {
         true
     }
 
-    /// Whether the process in `slot` runs an excluded program now. If so, it is treated as if it
-    /// had ended.
+    /// Whether the process in `slot` runs an excluded program now. If so, the process is treated as
+    /// if it had ended.
     pub(super) fn has_become_excluded(&mut self, slot: u32) -> bool {
         let Some(profiled) = self.ingest.table.get(slot) else { return false };
         let facts = Facts::of(profiled.pid);
@@ -143,7 +143,8 @@ impl Worker {
         true
     }
 
-    /// A process without a slot has a new image: if it was excluded, it is expected now.
+    /// Handles the new image of a process without a slot: a process that was excluded may now be
+    /// profiled.
     pub(super) fn expected_exec(&mut self, pid: u32) {
         let is_outside = |slot| !self.kernel.targets.has(pid, slot);
         let has_been = self

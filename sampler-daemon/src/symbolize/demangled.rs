@@ -1,10 +1,10 @@
-//! Names as programmers wrote them. blazesym would take any name for a mangled one, and `f` and `w`
+//! Names as programmers wrote them. blazesym would demangle any name, and would take `f` and `w`
 //! for C++'s `float` and `wchar_t`.
 
 use cpp_demangle::DemangleOptions;
 use std::fmt::{self, Write};
 
-/// Most bytes of a demangled name. Two hundred bytes of a mangled name can stand for terabytes.
+/// Maximum bytes of a demangled name. Two hundred bytes of a mangled name can stand for terabytes.
 const MAX_BYTES: usize = 64 << 10;
 
 /// The name of a function, demangled if it begins as mangled names of Rust and C++ do. If the

@@ -13,7 +13,7 @@ pub(crate) fn symbolizer() -> Symbolizer {
     Symbolizer::builder().enable_demangling(false).build()
 }
 
-/// The build id of the file at `path`, lower-case hex; `None` where it cannot be read.
+/// The build id of the file at `path` in lower-case hex; `None` if it cannot be read.
 pub(crate) fn build_id(path: &str) -> Option<String> {
     let bytes = blazesym::helper::read_elf_build_id(path).ok()??;
     Some(bytes.iter().fold(String::new(), |mut text, byte| {
@@ -22,7 +22,8 @@ pub(crate) fn build_id(path: &str) -> Option<String> {
     }))
 }
 
-/// Lines of places in the file at `path`, innermost inlined function first; none where nothing is known.
+/// Lines of places in the file at `path`, innermost inlined function first; `None` for an unknown
+/// place.
 ///
 /// If the file's debug information cannot be read, or `debug` is false, the file's symbols are
 /// used.

@@ -9,16 +9,17 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most locations remembered, and most bytes of their names. At either bound all are forgotten and
-/// looked up again. Names of closed files have a quarter of these bounds in addition. At one of
-/// these bounds, the names of closed files are forgotten.
+/// Maximum number of cached locations, and maximum bytes of their names. At either bound, all
+/// locations are forgotten and looked up again. Names of closed files have a quarter of these
+/// bounds in addition. At one of these bounds, the names of closed files are forgotten.
 const MAX_LOCATIONS: usize = 1 << 20;
 const MAX_BYTES: usize = 64 << 20;
 
-/// Most bytes of the names of one file in one query. Names beyond the bound are shown as addresses.
+/// Maximum bytes of the names of one file in one query. Names beyond the bound are shown as
+/// addresses.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// Least time for the names of a file, however slow other files were before it.
+/// Minimum time for the names of a file, however slow other files were before it.
 const MIN_TIME: Duration = Duration::from_millis(250);
 
 /// Reads names from files.
@@ -34,10 +35,11 @@ pub trait Reader {
         time: Duration,
     ) -> Option<Vec<Option<Vec<Line>>>>;
 
-    /// Whether more is known of a module's file than when its lines were asked for last.
+    /// Whether the reader may have more lines of a module's file than at the last call of
+    /// [`Reader::lines`].
     fn has_more(&mut self, module: &Module) -> bool;
 
-    /// Whether something of a module's file, or of its debug file, is not read, since it cannot be.
+    /// Whether a part of a module's file, or of its debug file, is no longer read after failures.
     fn unread(&self, module: &Module) -> bool;
 
     /// Tells the reader that no query is running.
@@ -93,10 +95,10 @@ impl<R: Reader> Symbolizer<R> {
         self.reader.rest();
     }
 
-    /// The files of these frames of which some part cannot be read.
+    /// The files of these frames that cannot be read completely.
     pub fn unread(&self, frames: &[(Arc<Module>, u64)]) -> Vec<String> {
         let modules = frames.iter().map(|(module, _)| module);
-        // There are few, among many frames.
+        // Few modules are unread, among many frames. So the filter comes before sorting.
         let mut unread: Vec<_> = modules.filter(|module| self.reader.unread(module)).collect();
         unread.sort_unstable_by_key(|module| module.id);
         unread.dedup_by_key(|module| module.id);
@@ -140,7 +142,7 @@ impl<R: Reader> Symbolizer<R> {
             .collect()
     }
 
-    /// Forgets the locations of files of which more is known by now.
+    /// Forgets the cached locations of files for which the reader has more lines now.
     fn forget_outdated(&mut self, frames: &[(Arc<Module>, u64)]) {
         let outdated: FxHashSet<ModuleId> = files(frames)
             .into_iter()
@@ -160,7 +162,7 @@ impl<R: Reader> Symbolizer<R> {
         });
     }
 
-    /// Asks for all unknown locations of a file in one call: a call costs as much as many addresses.
+    /// Looks up all unknown locations of a file in one call, which costs as much as many addresses.
     fn look_up_files(&mut self, frames: &[(Arc<Module>, u64)]) {
         let mut missing: FxHashMap<ModuleId, (&Arc<Module>, Vec<u64>)> = FxHashMap::default();
         for (module, offset) in frames {
@@ -216,7 +218,8 @@ pub(crate) fn files(frames: &[(Arc<Module>, u64)]) -> Vec<&Arc<Module>> {
     files.filter(|module| seen.insert(module.id)).collect()
 }
 
-/// The open files among the modules of frames that have build ids, and of which a frame has no name. `named`: the lines of each frame.
+/// The open files that have a build id, and of which a frame has no name. `named` has the lines of
+/// each frame.
 pub(crate) fn without_names<'a>(
     frames: &'a [(Arc<Module>, u64)],
     named: &[Arc<[Line]>],

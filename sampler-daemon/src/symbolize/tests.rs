@@ -142,7 +142,7 @@ fn the_vdso_has_names() {
     assert_eq!(lines[0][0].function, "[vdso]+0x0");
 }
 
-/// Knows no name until its debug file has come.
+/// A reader that knows no name until the debug file has arrived.
 struct Waiting(Rc<Cell<bool>>);
 
 impl Reader for Waiting {

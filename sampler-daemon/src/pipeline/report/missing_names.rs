@@ -1,4 +1,4 @@
-//! What a profile says of names that are missing.
+//! Notes of a profile about missing names.
 
 use crate::debuginfod::{Debuginfod, Standing};
 use crate::symbolize::{files, without_names};
@@ -8,7 +8,8 @@ use sampler_common::profile::Line;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Notes about frames and the lines that each of them has; `debuginfod`: if it is asked.
+/// Notes about frames without names. `named` has the lines of each frame. `debuginfod` is `None` if
+/// no server is asked.
 pub(super) fn notes(
     frames: &[(Arc<Module>, u64)],
     named: &[Arc<[Line]>],
@@ -41,7 +42,7 @@ pub(super) fn notes(
     notes.into_iter().flatten().map(Note::Names).collect()
 }
 
-/// Files without names, of which nobody asks debuginfod.
+/// The files without names, for a profile without debuginfod.
 fn unasked(nameless: &[&Arc<Module>]) -> Option<Names> {
     let files: BTreeMap<&str, &str> = nameless
         .iter()

@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Batches that may wait; further callers block.
+/// Maximum number of waiting batches. Further callers block.
 const MAX_QUEUED_BATCHES: usize = 16;
 
 /// After this time without a request, the data of files is dropped. Names are kept.
@@ -26,7 +26,7 @@ type Frames = Vec<(Arc<Module>, u64)>;
 enum Batch {
     /// Look up the names of frames.
     LookUp(Frames, oneshot::Sender<Named>),
-    /// Remember the names of frames of a file that will be closed, and report when that is done.
+    /// Remember the names of frames of a file that will be closed, and report the end of this task.
     Keep(Frames, oneshot::Sender<()>),
 }
 
@@ -37,7 +37,7 @@ pub struct Named {
     pub lines: Vec<Arc<[Line]>>,
     /// Files of which something could not be read.
     pub unread: Vec<String>,
-    /// Names that are missing, and what debuginfod does about it.
+    /// Notes about missing names, and about their requests to debuginfod.
     pub notes: Vec<Note>,
 }
 
@@ -50,10 +50,11 @@ pub struct Names {
 }
 
 impl Names {
-    /// Starts the thread. It reads files by a parser, which is samplerd's `program` again. Debug files that are missing it has from `debuginfod`.
+    /// Starts the thread. The thread reads files through a parser, which runs samplerd's `program`.
+    /// Missing debug files come from `debuginfod`.
     ///
     /// # Errors
-    /// If there can be no thread.
+    /// If the thread cannot be started.
     pub fn start(program: &Path, debuginfod: Option<Debuginfod>) -> std::io::Result<Names> {
         let (queue, batches) = mpsc::sync_channel::<Batch>(MAX_QUEUED_BATCHES);
         let debug_files: Box<dyn DebugFiles> = match debuginfod.clone() {
@@ -108,8 +109,8 @@ impl Names {
         }
     }
 
-    /// Remembers the names of frames of a file that will be closed. The receiver reports when that
-    /// is done. `None`: the queue is full.
+    /// Remembers the names of frames of a file that will be closed. The receiver reports when the
+    /// names are remembered. `None`: the queue is full.
     pub(in crate::pipeline) fn keep(&self, frames: Frames) -> Option<oneshot::Receiver<()>> {
         let (done, is_done) = oneshot::channel();
         self.queue.try_send(Batch::Keep(frames, done)).ok()?;
