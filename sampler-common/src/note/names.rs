@@ -1,21 +1,22 @@
-//! Names that are missing, and what debuginfod may give.
+//! Notes about missing names, and about their requests to debuginfod.
 
 use crate::units::grouped;
 use std::fmt::{self, Formatter};
 
-/// Files that are listed; of more, only how many they are.
+/// Maximum number of listed files. Further files are only counted.
 const MAX_LISTED: usize = 4;
 
-/// Names that are missing.
+/// A reason why names are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// The debug files of so many modules were asked for.
+    /// Number of modules whose debug files were requested and have not arrived.
     OnTheWay(usize),
-    /// The debug files of so many modules could not be had, and why one of them could not.
+    /// Number of modules whose debug files could not be fetched, and the reason for one of them.
     Failed(usize, String),
-    /// So many modules have functions without names, and no server knows them.
+    /// Number of modules that have functions without names, and whose debug files no server has.
     NotThere(usize),
-    /// Files with functions without names, with their build ids; debuginfod is not asked.
+    /// Files that have functions without names, each with its build id. No debuginfod server is
+    /// asked.
     Unasked(Vec<(String, String)>),
 }
 

@@ -7,7 +7,8 @@
 
 use super::Space;
 
-/// Python frames of a sample at most; the outer ones of a deeper stack are cut ([`PYTHON_CUT`]).
+/// Maximum number of Python frames of a sample. The outer frames of a deeper stack are cut
+/// ([`PYTHON_CUT`]).
 pub const MAX_PYTHON_FRAMES: usize = 128;
 
 /// Words of scratch memory for the kernel side.
@@ -27,7 +28,7 @@ pub const PYTHON_BYTES_OFFSET: u64 = 16;
 /// masked length says.
 pub const PYTHON_TABLE_MASK: u64 = 63;
 
-/// Words that hold these bytes of the line table.
+/// Words that hold the fingerprinted bytes of the line table.
 pub const PYTHON_TABLE_WORDS: usize = 8;
 
 /// [`PythonRuntime::indirect`]: the thread's state points to the frame directly.
@@ -41,7 +42,7 @@ pub const PYTHON_CUT: u32 = 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PythonRuntime {
-    /// The [`Space::generation`] that the entry is valid for, 0: none.
+    /// The [`Space::generation`] for which the entry is valid; 0 if there is none.
     pub generation: u64,
     /// Address of the word that points to the running thread's state.
     pub current: u64,
