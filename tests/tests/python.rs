@@ -1,4 +1,5 @@
-//! Python frames: functions, files and lines of a running CPython are those that Python itself states.
+//! Checks Python frames: functions, files and lines of a running CPython are those that Python
+//! itself reports.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::pid_namespace::{PidNamespace, child_of, innermost_pid};
@@ -10,19 +11,19 @@ use std::process::Command;
 /// A stack as Python sees it, oldest frame first: `function (file:line)`.
 type Stack = Vec<String>;
 
-/// Times that the workload allocates at each of its stacks; at some of them twice as often.
+/// Number of allocations of the workload at each of its stacks; at some stacks twice as many.
 const REPEATS: u64 = 8;
 
-/// Frames that are read of one stack.
+/// Maximum number of frames that are read of one stack.
 const READ_FRAMES: usize = 128;
 
-/// Every allocation is sampled, and has room in the ring.
+/// Samples every allocation, in a ring that has room for all samples.
 const ALL: &[&str] = &["--interval", "1", "--ring", "512MiB"];
 
-/// Stands for those that are not.
+/// Replaces the frames that are not read.
 const CUT: &str = "[python frames cut]";
 
-/// Every interpreter of a known version that there is, at least the distribution's.
+/// All installed interpreters of known versions. At least the distribution's must be there.
 fn interpreters() -> Result<Vec<PathBuf>> {
     let folders = std::env::var_os("PATH").context("PATH is not set")?;
     let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
@@ -33,7 +34,7 @@ fn interpreters() -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Others are scripts that choose one.
+/// Whether a file is an ELF file: other files are scripts that choose an interpreter.
 fn is_elf(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"))
 }
@@ -42,27 +43,28 @@ fn start(python: &Path) -> Result<Workload> {
     spawn(Command::new(python))
 }
 
-/// The command is an interpreter.
+/// Starts the workload in an interpreter, which is `command`.
 fn spawn(mut command: Command) -> Result<Workload> {
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/frames.py"));
     Workload::spawn("frames.py", &mut command)
 }
 
-/// What the workload says of its stacks, by the size of their blocks.
+/// The stacks that the workload reports, by the size of their blocks.
 fn expected(line: &str) -> Result<BTreeMap<u64, Stack>> {
     let json: BTreeMap<String, Stack> =
         serde_json::from_str(line).with_context(|| format!("parse {line}"))?;
     json.into_iter().map(|(size, stack)| Ok((size.parse()?, stack))).collect()
 }
 
-/// The Python frames of a folded stack, as Python sees them, and whether frames of the interpreter's evaluation are among the others.
+/// The Python frames of a folded stack, in Python's format. The flag says whether the other frames
+/// include the interpreter's evaluation.
 fn python(frames: &str) -> (Vec<&str>, bool) {
     let is_python = |frame: &&str| frame.contains(".py:") || *frame == CUT;
     let of_python = frames.split(';').filter(is_python).collect();
     (of_python, frames.contains("_PyEval_"))
 }
 
-/// The blocks of each size are at the stack that Python states, all of them.
+/// Checks that all blocks of each size are at the stack that Python reports.
 fn are_those(folded: &str, expected: &BTreeMap<u64, Stack>) -> Result<()> {
     for (size, stack) in expected {
         let mut shown: Vec<&str> = stack.iter().map(String::as_str).collect();
@@ -79,7 +81,7 @@ fn are_those(folded: &str, expected: &BTreeMap<u64, Stack>) -> Result<()> {
                 bytes += value.parse::<u64>()?;
             }
         }
-        // A block has a header, and little else is allocated on its line.
+        // Dividing rounds down: a block has a header, and its line allocates little else.
         let times = bytes / size;
         let is_right = times == REPEATS || times == 2 * REPEATS;
         ensure!(
@@ -90,7 +92,7 @@ fn are_those(folded: &str, expected: &BTreeMap<u64, Stack>) -> Result<()> {
     Ok(())
 }
 
-/// All stacks of a workload are those that Python states.
+/// Checks that all stacks of a workload are those that Python reports.
 fn check(python: &Path, daemon: Daemon, mut workload: Workload) -> Result<()> {
     workload.go()?;
     let expected = expected(&workload.child().line()?)?;
@@ -128,7 +130,8 @@ fn stacks_in_a_pid_namespace_equal_those_of_python() -> Result<()> {
     check(&python, daemon, workload)
 }
 
-/// Code objects that are freed, and others made where they were, before a sample of them is read: what is shown is right, or it is native.
+/// Code objects are freed, and others take their addresses, before a sample of the freed ones is
+/// read. The shown frames are right, or they are native.
 #[test]
 fn freed_code_objects_are_not_named_by_later_ones() -> Result<()> {
     for python in interpreters()? {
@@ -144,7 +147,7 @@ fn freed_code_objects_are_not_named_by_later_ones() -> Result<()> {
             let number = rest.split(')').next().unwrap_or_default().parse::<u64>()?;
             let bytes = line.rsplit(' ').next().unwrap_or_default().parse::<u64>()?;
             let size = 100_000 + 1_000 * number;
-            // Compiling allocates as well, but not there.
+            // Compiling allocates as well, but at other stacks.
             ensure!(
                 (size..size + 1_000).contains(&bytes),
                 "line {number}: {bytes} bytes\n{folded}"

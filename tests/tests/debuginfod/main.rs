@@ -1,4 +1,5 @@
-//! Names from a debuginfod server: they come with a later profile, and no server can hold up or harm anything.
+//! Names from a debuginfod server appear in a later profile, and no server can delay or harm
+//! anything.
 
 mod server;
 mod tls;
@@ -13,13 +14,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A profile comes within, whatever the server does.
+/// Maximum time for a profile, whatever the server does.
 const PROFILE: Duration = Duration::from_secs(5);
-/// What a debug file may take in these tests.
+/// Maximum bytes of a debug file in these tests.
 const MAX_BYTES: u64 = 4 << 20;
 const MAX_SECONDS: u64 = 3;
 
-/// A running program without symbols, whose debug information lies elsewhere.
+/// A running program without symbols, and its debug file, which is not installed.
 struct Stripped {
     workload: Workload,
     build_id: String,
@@ -50,7 +51,7 @@ impl Stripped {
         })
     }
 
-    /// A samplerd that asks `urls`, with a cache of the test's.
+    /// A samplerd that asks `urls`, with the test's own cache.
     fn daemon(&mut self, urls: &str) -> Result<Daemon> {
         self.daemon_with(urls, &[])
     }
@@ -70,7 +71,7 @@ impl Stripped {
         self.directory.path().join("cache")
     }
 
-    /// Its debug file in the cache.
+    /// The path of the program's debug file in the cache.
     fn cached(&self) -> PathBuf {
         self.cache().join(&self.build_id).join("debuginfo")
     }
@@ -91,7 +92,7 @@ fn is_named(profile: &Profile) -> bool {
         .all(|name| profile.stacks_of(name).next().is_some())
 }
 
-/// A profile, which comes in time.
+/// A profile, which must arrive within `PROFILE`.
 fn in_time(daemon: &Daemon) -> Result<Profile> {
     let begin = Instant::now();
     let profile = daemon.profile("alloc", &[])?;
@@ -108,7 +109,8 @@ fn first(daemon: &Daemon) -> Result<Profile> {
     })
 }
 
-/// Waits until a note of the profile has this text; every profile until then comes in time.
+/// Waits until a note of the profile contains this text. Every profile until then must arrive
+/// within `PROFILE`.
 fn until_note(daemon: &Daemon, text: &str) -> Result<Profile> {
     let mut last = Vec::new();
     let found = wait::until(text, || {
@@ -125,7 +127,7 @@ fn status_says(daemon: &Daemon, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A server that `behaves` has this for its result: a note, and no names.
+/// Checks that a server with this behaviour leads to a note and no names.
 fn fails(behaviour: Behaviour, note: &str) -> Result<(Stripped, Server)> {
     let mut stripped = Stripped::start()?;
     let server = Server::start(&stripped.build_id, behaviour)?;
@@ -161,7 +163,7 @@ fn names_come_with_a_later_profile_and_stay_in_the_cache() -> Result<()> {
     ensure!(text.contains("beside.c:4"), "there are no lines: {text}");
     ensure!(fs::read(stripped.cached())? == stripped.debug_file, "the cache has another file");
     daemon.stop()?;
-    // Another one needs no server.
+    // Another samplerd has the debug file in its cache, and needs no server.
     let asked = server.asked();
     let daemon = stripped.daemon(&server.url())?;
     let profile = first(&daemon)?;
@@ -201,7 +203,7 @@ fn files_missing_on_all_servers_are_remembered() -> Result<()> {
 #[test]
 fn a_dead_server_is_reported() -> Result<()> {
     let mut stripped = Stripped::start()?;
-    // Nobody listens there.
+    // No server listens on this port.
     let daemon = stripped.daemon("http://127.0.0.1:1")?;
     stripped.workload.go()?;
     let profile = until_note(&daemon, "127.0.0.1:1: io: Connection refused")?;
@@ -213,7 +215,7 @@ fn a_dead_server_is_reported() -> Result<()> {
 #[test]
 fn a_file_with_another_build_id_is_refused() -> Result<()> {
     let mut other = Stripped::start()?.debug_file;
-    // The last byte of the build id behind the note's head.
+    // The build id follows the note's head. Its last byte is changed.
     let note = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
     let at = other.windows(note.len()).position(|bytes| bytes == note).context("no build id")?;
     other[at + note.len() + 19] ^= 1;
@@ -222,7 +224,7 @@ fn a_file_with_another_build_id_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// The child that fetches has nothing that it could harm somebody with.
+/// The fetching child has no right with which it could do harm.
 #[test]
 fn the_debuginfod_client_has_no_privileges() -> Result<()> {
     let mut stripped = Stripped::start()?;
@@ -233,7 +235,7 @@ fn the_debuginfod_client_has_no_privileges() -> Result<()> {
         first(&daemon)?;
         let status =
             client(&daemon)?.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/status")).ok());
-        // It has a filter when it speaks to the server.
+        // The child has its seccomp filter when it connects to the server.
         Ok(status.filter(|status| status.contains("Seccomp:\t2") && server.asked() > 0))
     })?;
     for line in [
@@ -250,7 +252,7 @@ fn the_debuginfod_client_has_no_privileges() -> Result<()> {
     Ok(())
 }
 
-/// The process of samplerd that speaks to a server.
+/// The pid of samplerd's child that connects to a server.
 fn client(daemon: &Daemon) -> Result<Option<u32>> {
     for task in fs::read_dir(format!("/proc/{}/task", daemon.pid()))?.flatten() {
         let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
@@ -296,7 +298,7 @@ fn slow_and_silent_servers_time_out() -> Result<()> {
 #[test]
 fn an_endless_answer_is_cut_at_the_limit() -> Result<()> {
     let (_, server) = fails(Behaviour::IsEndless, "it sends more than 4.00 MiB")?;
-    // What was on its way when the client went away.
+    // Some bytes were in transit when the client closed the connection.
     ensure!(server.sent() < 16 * MAX_BYTES, "{} bytes were taken", server.sent());
     Ok(())
 }

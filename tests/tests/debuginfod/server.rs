@@ -1,4 +1,4 @@
-//! A debuginfod server on loopback that behaves as a test wants it.
+//! A debuginfod server on loopback, with the behaviour that a test chooses.
 
 use anyhow::{Context as _, Result};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// What it does when it is asked for the one build id that it knows. For others it answers with 404.
+/// The server's answer for the one build id that it knows. For other build ids it answers 404.
 #[derive(Clone, Debug)]
 pub(crate) enum Behaviour {
     /// Sends these bytes.
     Sends(Vec<u8>),
-    /// Has it no more than the others.
+    /// Answers 404 here, too.
     Misses,
-    /// Sends one byte after the other, and never the last one.
+    /// Sends byte after byte, and never ends.
     IsSlow,
-    /// Sends and does not say how much.
+    /// Sends without end and without a length.
     IsEndless,
-    /// Says that it sends so many bytes.
+    /// Announces this number of bytes, and sends without end.
     Promises(u64),
-    /// Says nothing.
+    /// Does not answer.
     IsSilent,
-    /// Answers with this.
+    /// Answers with this text.
     Says(&'static str),
 }
 
-/// A server; it stops with the test.
+/// A server. Dropping it stops the server.
 pub(crate) struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -34,9 +34,9 @@ pub(crate) struct Server {
 
 #[derive(Default)]
 struct Shared {
-    /// Requests for the build id that it knows.
+    /// Number of requests for the known build id.
     asked: AtomicU64,
-    /// Bytes that it could send of what never ends.
+    /// Bytes sent of an answer without end.
     sent: AtomicU64,
     stopped: AtomicBool,
     open: Mutex<bool>,
@@ -44,14 +44,14 @@ struct Shared {
 }
 
 impl Server {
-    /// Starts one that answers at once.
+    /// Starts a server that answers at once.
     pub(crate) fn start(build_id: &str, behaviour: Behaviour) -> Result<Server> {
         let server = Server::start_closed(build_id, behaviour)?;
         server.open();
         Ok(server)
     }
 
-    /// Starts one that answers when it is opened.
+    /// Starts a server that answers after [`Server::open`].
     pub(crate) fn start_closed(build_id: &str, behaviour: Behaviour) -> Result<Server> {
         let listener = TcpListener::bind("127.0.0.1:0").context("listen")?;
         let (address, shared) = (listener.local_addr()?, Arc::new(Shared::default()));
@@ -82,12 +82,12 @@ impl Server {
         format!("http://{}/", self.address)
     }
 
-    /// Requests for the build id that it knows.
+    /// Number of requests for the known build id.
     pub(crate) fn asked(&self) -> u64 {
         self.shared.asked.load(SeqCst)
     }
 
-    /// Bytes that it could send of what never ends.
+    /// Bytes sent of an answer without end.
     pub(crate) fn sent(&self) -> u64 {
         self.shared.sent.load(SeqCst)
     }
@@ -97,7 +97,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stopped.store(true, SeqCst);
         self.open();
-        // The listener looks up, and ends.
+        // This connection wakes the listener, so that its thread ends.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -148,7 +148,7 @@ fn serve(
     }
 }
 
-/// Sends until the client goes away, or the test ends.
+/// Sends `bytes` again and again, until the client closes the connection or the test ends.
 fn without_end(
     stream: &mut TcpStream,
     shared: &Shared,

@@ -1,4 +1,4 @@
-//! A server behind TLS, whose certificate an authority of the test's own has signed.
+//! A debuginfod server with TLS, whose certificate is signed by the test's own authority.
 
 use super::{Stripped, first, is_named, until_note};
 use anyhow::{Context as _, Result, ensure};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Serves the files below its directory, and says on which port.
+/// Serves the files of its working directory, and prints its port.
 const SERVER: &str = "import http.server, ssl\n\
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n\
     context.load_cert_chain('certificate', 'key')\n\
@@ -16,7 +16,7 @@ const SERVER: &str = "import http.server, ssl\n\
     print(server.server_port, flush=True)\n\
     server.serve_forever()\n";
 
-/// A key with a certificate for `localhost`, and the authority's certificate.
+/// Makes a key with a certificate for `localhost`, and the authority's certificate.
 fn certify(directory: &Path) -> Result<()> {
     fs::write(
         directory.join("names"),
@@ -44,10 +44,10 @@ fn names_come_over_tls_from_certified_servers_only() -> Result<()> {
     let folder = place.join("buildid").join(&stripped.build_id);
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("debuginfo"), &stripped.debug_file)?;
-    // The client is another user.
+    // The client runs as another user, and must be able to read the certificate.
     fs::set_permissions(place, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let mut python = Command::new("python3");
-    // It would say what it is asked for.
+    // The server would log each request.
     python.stderr(Stdio::null());
     let mut server = Child::start("python3", python.args(["-c", SERVER]).current_dir(place))?;
     let url = format!("https://localhost:{}", server.line()?);

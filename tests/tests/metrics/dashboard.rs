@@ -1,4 +1,4 @@
-//! `examples/grafana/dashboard.json` asks only for what `/metrics` serves.
+//! `examples/grafana/dashboard.json` asks only for metrics that `/metrics` serves.
 
 use super::Served;
 use anyhow::{Context as _, Result, ensure};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const DASHBOARD: &str = include_str!("../../../examples/grafana/dashboard.json");
-/// A metric that is there once probes have been measured.
+/// A metric that exists once the costs of probes have been measured.
 const PRICED: &str = "sampler_probe_cpu_seconds_total";
 /// Labels that a scraper adds, and the bounds of histograms.
 const ADDED: [&str; 3] = ["instance", "job", "le"];
@@ -16,7 +16,7 @@ const ADDED: [&str; 3] = ["instance", "job", "le"];
 #[test]
 fn the_dashboard_uses_existing_metrics_only() -> Result<()> {
     let mut workload = Workload::edge(&["ticks"])?;
-    // Without a limit of samples there is no metric of it.
+    // The metric of the sample limit exists only with a limit.
     let arguments = ["--interval", "1", "--max-samples-per-second", "25000"];
     let served = Served::start(&[workload.pid()], &arguments)?;
     workload.go()?;
@@ -39,7 +39,8 @@ fn the_dashboard_uses_existing_metrics_only() -> Result<()> {
     served.daemon.stop()
 }
 
-/// The metrics of an expression, all of which are served, with every label that it or its legend names.
+/// The metrics of an expression. All of them must be served, with every label that the expression
+/// or its legend names.
 fn check(page: &Exposition, expression: &str, legend: &str) -> Result<Vec<String>> {
     let is_metric = |word: &&str| word.starts_with("sampler_") || word.starts_with("process_");
     let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');

@@ -1,4 +1,4 @@
-//! The package that `cargo xtask package` has made, and a later one.
+//! The package that `cargo xtask package` has made, and a later version of it.
 
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::build;
@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Its version.
+/// The package's version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The package of this version.
@@ -19,7 +19,7 @@ pub(crate) fn built() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The same with a higher version, and with a file of other content in place of `changed`.
+/// The package with a higher version, and with a changed file `changed`.
 pub(crate) fn upgrade(deb: &Path, version: &str, changed: &str, into: &Path) -> Result<PathBuf> {
     let tree = into.join("tree");
     dpkg_deb(&["--raw-extract"], &[deb, &tree])?;

@@ -1,4 +1,4 @@
-//! A Debian with systemd, made for the test: this machine's release, in namespaces of its own.
+//! A Debian with systemd, made for the test: this machine's release in its own namespaces.
 
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::child::{Child, Finished, finish, finish_within, kill};
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const BOOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/package/boot.sh");
-/// Longest time in which its packages are fetched and unpacked.
+/// Maximum time for fetching and unpacking Debian's packages.
 const MAKE: Duration = Duration::from_secs(600);
 
-/// A running one. Dropping it ends it.
+/// A running Debian. Dropping it ends its processes.
 pub(crate) struct Debian {
     _init: Child,
-    /// Its systemd, as we know it.
+    /// The pid of Debian's systemd in the test's namespace.
     pid: u32,
     _cgroup: Cgroup,
     root: TempDir,
@@ -28,7 +28,7 @@ pub(crate) struct Debian {
 struct Cgroup(PathBuf);
 
 impl Debian {
-    /// Makes one and waits until it has booted.
+    /// Makes a Debian and waits until it has booted.
     pub(crate) fn boot() -> Result<Debian> {
         let root = tempfile::tempdir().context("make a directory")?;
         let mut make = Command::new("mmdebstrap");
@@ -38,7 +38,7 @@ impl Debian {
         let cgroup = Cgroup(unified_hierarchy()?.join(name));
         let mut boot = Command::new("sh");
         let init = Child::start("boot.sh", boot.arg(BOOT).arg(root.path()).arg(&cgroup.0))?;
-        // Commands of the script are its children, too.
+        // The script has other children as well, which run its commands.
         let pid = wait::until("systemd", || {
             let child = child_of(init.pid()).ok();
             Ok(child.filter(|pid| is_systemd(*pid)))
@@ -51,7 +51,7 @@ impl Debian {
         Ok(debian)
     }
 
-    /// A command that runs in it, as root.
+    /// A command that runs in this Debian, as root.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.pid.to_string()]);
@@ -61,13 +61,13 @@ impl Debian {
         command
     }
 
-    /// Runs a command in it to its end, however that is.
+    /// Runs a command in this Debian to its end, with any exit status.
     pub(crate) fn run(&self, words: &[&str]) -> Result<Finished> {
         let (program, arguments) = words.split_first().context("no command")?;
         finish(self.command(program).args(arguments))
     }
 
-    /// The output of a command that has to end with 0.
+    /// The output of a command in this Debian, which must exit with 0.
     pub(crate) fn output(&self, words: &[&str]) -> Result<String> {
         let finished = self.run(words)?;
         let said = String::from_utf8_lossy(&finished.stdout).trim().to_owned();
@@ -75,7 +75,7 @@ impl Debian {
         Ok(said)
     }
 
-    /// Copies a file into it; its path there.
+    /// Copies a file into this Debian. Returns the file's path there.
     pub(crate) fn copy(&self, file: &Path) -> Result<String> {
         let name = file.file_name().and_then(|name| name.to_str()).context("a file's name")?;
         let inside = format!("/root/{name}");
@@ -84,12 +84,13 @@ impl Debian {
         Ok(inside)
     }
 
-    /// A path in it, as we know it. What is mounted there is not seen.
+    /// The test's path for a path `inside` this Debian. It does not show other file systems that
+    /// are mounted there.
     pub(crate) fn path(&self, inside: &str) -> PathBuf {
         self.root.path().join(inside.trim_start_matches('/'))
     }
 
-    /// Every file but logs and what the test copies into it.
+    /// All files except logs and the files that the test copies into this Debian.
     pub(crate) fn files(&self) -> Result<BTreeSet<String>> {
         let mut find = vec!["find", "/", "-xdev"];
         let left_out = ["/root", "/var/log"];
@@ -101,7 +102,8 @@ impl Debian {
 
 impl Drop for Debian {
     fn drop(&mut self) {
-        // Its control group and files can be removed once all its processes have ended. Errors mean that they have.
+        // The control group and the files can be removed once all processes of this Debian have
+        // ended. Errors mean that the processes have ended.
         let _ = kill(self.pid, libc::SIGKILL);
         let process = PathBuf::from(format!("/proc/{}", self.pid));
         let _ = wait::until("its end", || Ok((!process.exists()).then_some(())));
@@ -110,7 +112,7 @@ impl Drop for Debian {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // The innermost ones first. Errors leave empty groups, which cost nothing.
+        // Removes the innermost groups first. Errors leave empty groups, which cost nothing.
         let mut find = Command::new("find");
         find.arg(&self.0).args(["-depth", "-type", "d", "-exec", "rmdir", "{}", ";"]);
         let _ = finish(&mut find);
@@ -128,7 +130,7 @@ fn release() -> Result<String> {
     Ok(name.context("/etc/os-release has no VERSION_CODENAME")?.to_owned())
 }
 
-/// Where the second version of control groups is mounted.
+/// The mount point of version 2 of control groups.
 fn unified_hierarchy() -> Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/mounts").context("read /proc/mounts")?;
     let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());

@@ -1,6 +1,6 @@
-//! The Debian package as an administrator has it: installed, run as a service, upgraded, removed.
+//! The Debian package in an administrator's use: installed, run as a service, upgraded, removed.
 //!
-//! `cargo xtask package --test` builds the package and runs this.
+//! `cargo xtask package --test` builds the package and runs this test.
 
 mod deb;
 mod debian;
@@ -14,12 +14,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Where the administrator sets the service's options.
+/// The file in which the administrator sets the service's options.
 const OPTIONS: &str = "/etc/default/samplerd";
-/// Every byte is a sample, so that the profile can be compared with what the workload says.
+/// Samples every byte, so that the profile can be compared with the workload's own counts.
 const EXACT: &str = "SAMPLERD_OPTIONS=\"--all --interval 1 --max-samples-per-second unlimited\"\n";
 
-/// What the service needs besides for `--inject`.
+/// The additional settings that the service needs for `--inject`.
 const INJECTS: &str = "[Service]
 AmbientCapabilities=CAP_DAC_OVERRIDE
 CapabilityBoundingSet=CAP_DAC_OVERRIDE
@@ -40,7 +40,7 @@ fn a_package_is_installed_used_upgraded_and_removed() -> Result<()> {
     upgrade(&debian, &package)?;
     remove(&debian)?;
     let left: Vec<_> = debian.files()?.difference(&before).cloned().collect();
-    // dpkg keeps its state of before.
+    // dpkg keeps a copy of its previous state.
     ensure!(left.iter().all(|path| path.starts_with("/var/lib/dpkg/status")), "left: {left:?}");
     Ok(())
 }
@@ -56,7 +56,8 @@ fn lintian_reports_no_warning() -> Result<()> {
     Ok(())
 }
 
-/// The package brings the programs. It starts nothing: to be profiled costs the programs of the machine CPU time.
+/// The package installs the programs and starts none: profiling costs the machine's programs CPU
+/// time.
 fn install(debian: &Debian, package: &Path) -> Result<()> {
     let package = debian.copy(package)?;
     debian.output(&["dpkg", "--install", &package])?;
@@ -74,7 +75,7 @@ fn install(debian: &Debian, package: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The service profiles a program, and is not root.
+/// The service profiles a program without being root.
 fn serve(debian: &Debian) -> Result<()> {
     fs::write(debian.path(OPTIONS), EXACT).context("write the options")?;
     debian.output(&["systemctl", "enable", "--now", "samplerd"])?;
@@ -98,7 +99,7 @@ fn property(debian: &Debian, name: &str) -> Result<String> {
     debian.output(&["systemctl", "show", "samplerd", "--value", "--property", name])
 }
 
-/// A program in it that says what it allocates, and its process id there.
+/// A program in the Debian that counts its own allocations, and the program's pid there.
 fn edges(debian: &Debian) -> Result<(Workload, String)> {
     let program = debian.copy(&build::compile("edges.c", &[])?)?;
     let mut command = debian.command(&program);
@@ -107,7 +108,7 @@ fn edges(debian: &Debian) -> Result<(Workload, String)> {
     Ok((workload, pid))
 }
 
-/// What the service says of a program is what the program says of itself.
+/// The service's profile of a program agrees with the program's own counts.
 fn profiles(debian: &Debian) -> Result<()> {
     let (mut workload, pid) = edges(debian)?;
     workload.go()?;
@@ -122,7 +123,7 @@ fn profiles(debian: &Debian) -> Result<()> {
     workload.exit()
 }
 
-/// `sampler` and `samplerd` find what lies in another directory than they do.
+/// `sampler` and `samplerd` find files that are not in their own directory.
 fn library_and_injector_are_found(debian: &Debian) -> Result<()> {
     debian.output(&["sampler", "run", "--preload", "--", "/bin/true"])?;
     let (mut workload, pid) = edges(debian)?;
@@ -140,7 +141,8 @@ fn library_and_injector_are_found(debian: &Debian) -> Result<()> {
     workload.exit()
 }
 
-/// With the right and the system call that `docs/operations.md` names, the service injects programs.
+/// With the capability and the system call that `docs/operations.md` names, the service injects
+/// into programs.
 fn service_injects(debian: &Debian) -> Result<()> {
     let directory = debian.path("/etc/systemd/system/samplerd.service.d");
     let (mut workload, pid) = edges(debian)?;
@@ -168,7 +170,7 @@ fn restart(debian: &Debian) -> Result<()> {
     until_served(debian)
 }
 
-/// A running service goes on with the new program, and with the options of the administrator.
+/// After an upgrade, a running service uses the new program and keeps the administrator's options.
 fn upgrade(debian: &Debian, package: &Path) -> Result<()> {
     let first = property(debian, "MainPID")?;
     let directory = tempfile::tempdir().context("make a directory")?;
@@ -187,7 +189,7 @@ fn upgrade(debian: &Debian, package: &Path) -> Result<()> {
     profiles(debian)
 }
 
-/// Removal ends the service and keeps its options; a purge removes these as well.
+/// A removal ends the service and keeps its options; a purge removes the options as well.
 fn remove(debian: &Debian) -> Result<()> {
     debian.output(&["dpkg", "--remove", "sampler"])?;
     let processes = debian.output(&["sh", "-c", "cat /proc/[0-9]*/comm"])?;
