@@ -1,4 +1,5 @@
-//! The licences of the libraries that the package's programs contain, which ask to be passed on with them.
+//! The licences of the libraries in the package's programs. The licences require that they are
+//! passed on with the programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,16 +11,16 @@ use anyhow::{Context as _, Result};
 use crate::workspace::Workspace;
 use crate::{licences, step};
 
-/// What is in the package, by manifest: the eBPF program is in samplerd.
+/// The packaged crates by manifest: the eBPF program is part of samplerd.
 const CONTAINED: [(&str, &[&str]); 2] = [
     ("Cargo.toml", &["sampler-daemon", "sampler-inject", "sampler-preload"]),
     ("sampler-ebpf/Cargo.toml", &["sampler-ebpf"]),
 ];
-/// How names of files with licences begin, in upper case.
+/// Beginnings of the names of licence files, in upper case.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 const LINE: &str = "------------------------------------------------------------------------";
 
-/// Name and version of each library with its licence, and then each text once.
+/// Lists each library with its version and licence, and then each licence text once.
 ///
 /// # Errors
 /// If cargo does not list the libraries, or if a file cannot be read.
@@ -57,7 +58,7 @@ fn joined(list: &BTreeSet<String>, texts: &BTreeMap<String, BTreeSet<String>>) -
     all
 }
 
-/// Name and version of everything that is linked into the packages of a workspace.
+/// Name and version of every library that is linked into the packages of a workspace.
 fn linked(manifest: &Path, packages: &[&str]) -> Result<BTreeSet<String>> {
     let mut command = Command::new(step::cargo());
     command.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--manifest-path"]);
@@ -68,13 +69,13 @@ fn linked(manifest: &Path, packages: &[&str]) -> Result<BTreeSet<String>> {
     Ok(tree.lines().filter_map(name_and_version).collect())
 }
 
-/// From a line of `cargo tree`: `aya v0.14.0`, and what else it says behind that.
+/// The name and version in a line of `cargo tree`, such as `aya v0.14.0 (*)`.
 fn name_and_version(line: &str) -> Option<String> {
     let mut words = line.split(' ');
     Some(format!("{} {}", words.next()?, words.next()?.strip_prefix('v')?))
 }
 
-/// The texts of the files below a directory that are called as licences are.
+/// The texts of all licence files below a directory.
 fn licences_in(directory: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;

@@ -1,7 +1,8 @@
-//! `cargo xtask package`: a Debian package of the programs, the in-process sampler, their manual and the service.
+//! `cargo xtask package`: a Debian package of the programs, the in-process sampler, the manual and
+//! the service.
 //!
-//! `[package.metadata.deb]` in `sampler-daemon/Cargo.toml` says which file goes where, and cargo-deb makes the archive.
-//! The programs themselves write their manual pages and completions.
+//! `[package.metadata.deb]` in `sampler-daemon/Cargo.toml` lists the files and their paths.
+//! cargo-deb makes the archive. The programs themselves write their manual pages and completions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +15,11 @@ use crate::{ebpf, notices, packages, preload, step};
 
 /// The release of cargo-deb that the project is tested with.
 const CARGO_DEB: &str = "3.8.0";
-/// Each program, how it is asked for manual pages and completions, and the section of its pages.
+/// Each program, its arguments for manual pages and completions, and the section of its pages.
 const PROGRAMS: [(&str, &str, &str, &str); 2] =
     [("sampler", "man", "completions", "man1"), ("samplerd", "--man", "--completions", "man8")];
 
-/// Builds everything and packs it. Says where the package is.
+/// Builds the package, and prints its path.
 ///
 /// # Errors
 /// If a tool is missing and cannot be installed, or if a part cannot be built.
@@ -32,10 +33,10 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// [`build`], and the end-to-end test of what it made.
+/// [`build`], and the end-to-end test of the package.
 ///
 /// # Errors
-/// As [`build`]; without root; if the test fails.
+/// As [`build`]. Also without root, or if the test fails.
 pub(crate) fn test(workspace: &Workspace) -> Result<()> {
     packages::require_root("a Debian to install it in has namespaces", "package --test")?;
     packages::ensure(&packages::PACKAGE_TEST)?;
@@ -63,7 +64,7 @@ fn generate(workspace: &Workspace) -> Result<()> {
             write(&directory.join(shell).join(file), &script)?;
         }
     }
-    // Debian's rules want these compressed.
+    // Debian's policy requires compressed manual pages and changelogs.
     let mut gzip = Command::new("gzip");
     gzip.current_dir(&directory).args(["--best", "--no-name", "--recursive"]);
     step::output(gzip.args(["changelog", "man1", "man8"])).map(drop)
@@ -78,7 +79,7 @@ fn completion_files(program: &str) -> [(&'static str, String); 3] {
     ]
 }
 
-/// The changelog in Debian's format, which names the one for people.
+/// The changelog in Debian's format, which refers to the changelog for people.
 fn changelog() -> Result<String> {
     let version = env!("CARGO_PKG_VERSION");
     let date = step::output(Command::new("date").arg("--rfc-email"))?;
@@ -96,10 +97,10 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// Packs what is built; the package's path.
+/// Packs the built files. Returns the package's path.
 ///
 /// # Errors
-/// If cargo-deb cannot be installed, or refuses.
+/// If cargo-deb cannot be installed, or fails.
 pub(crate) fn pack(workspace: &Workspace) -> Result<PathBuf> {
     generate(workspace)?;
     let program = cargo_deb(workspace)?;
@@ -114,7 +115,7 @@ pub(crate) fn pack(workspace: &Workspace) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The program, installed under the target directory if it is not there.
+/// The path of cargo-deb, which is installed under the target directory if it is missing.
 fn cargo_deb(workspace: &Workspace) -> Result<PathBuf> {
     let tools = workspace.tools();
     let own = tools.join("bin/cargo-deb");
@@ -140,7 +141,7 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION");
         assert!(text.starts_with(&format!("sampler ({version}) unstable")), "{text}");
         let last = text.lines().last().unwrap();
-        // The format wants one space before the maintainer and two behind.
+        // The format requires one space before the maintainer and two spaces after.
         assert!(last.starts_with(" -- The sampler developers <"), "{text}");
         let date = last.split_once(">  ").unwrap().1;
         assert_eq!(date.split(' ').count(), 6, "{date}");

@@ -66,11 +66,11 @@ const fn need(package: &'static str, shown_by: &'static str, purpose: &'static s
 /// Packages for compiling the workspace.
 pub(crate) const BUILD: [Need; 1] = [need("gcc", "cc", "links programs, compiles the allocator")];
 
-/// What making the Debian package takes besides.
+/// Additional packages for making the Debian package.
 pub(crate) const PACKAGE: [Need; 1] =
     [need("dpkg-dev", "dpkg-shlibdeps", "finds what the package depends on")];
 
-/// What testing it takes.
+/// Additional packages for testing the Debian package.
 pub(crate) const PACKAGE_TEST: [Need; 2] = [
     need("lintian", "lintian", "checks the package"),
     need("mmdebstrap", "mmdebstrap", "makes a Debian to install it in"),
@@ -102,7 +102,7 @@ pub(crate) const TOOLS: [Need; 14] = [
     need("sqlite3", "/usr/bin/sqlite3", "a program to profile"),
 ];
 
-/// What the tests take besides.
+/// Additional packages for the tests.
 const TEST: [Need; 32] = [
     need("bindfs", "/usr/bin/bindfs", "a file system of a user"),
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),

@@ -12,7 +12,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What stands behind `begin` in the line that begins so.
+/// The rest of the first line that begins with `begin`.
 fn setting<'t>(text: &'t str, begin: &str) -> &'t str {
     let mut lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(begin));
     lines.next().unwrap_or_else(|| panic!("no {begin}"))
