@@ -2,7 +2,7 @@
 //!
 //! The .NET document: trials are independent, so a batch of their results may be cut short and
 //! drawn again, if the results are not inspected. Here the countdown is drawn again at random
-//! times, after every request of some size, and after every miss: what is left of the countdown has
+//! times, after every request of some size, and after every miss. What is left of the countdown has
 //! the distribution of a fresh draw anyway. A countdown that is drawn again because the next
 //! request would hit is the selective removal that the document warns of.
 

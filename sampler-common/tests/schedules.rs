@@ -1,5 +1,6 @@
 //! The countdown is unbiased under every schedule of preempted handlers that does not depend on the
-//! hidden number: fixed schedules, random ones, and one that sees all results and does its worst.
+//! hidden number. Schedules are fixed, random, or adversarial: the last one sees all results and
+//! does its worst.
 
 mod common;
 #[path = "common/explore.rs"]

@@ -4,11 +4,10 @@
 //! kernel ends ptrace when the tracer ends, so a failed operation leaves nothing traced. The target
 //! stays unharmed wherever an operation stops.
 //!
-//! These modules are pure: [`prologue`] (which byte of a function becomes a jump, and the code
-//! around that byte), [`plan`] (hook places and the pages to map) and [`filter`] (verdicts of
-//! seccomp programs).
-//! [`target`], [`maps`] and [`elf`] only read. [`memory`], [`calls`], [`stop`] and [`hook`] change
-//! the target.
+//! These modules are pure: [`prologue`], [`plan`] and [`filter`]. [`prologue`] chooses which byte
+//! of a function becomes a jump, and makes the code around that byte. [`plan`] has the hook places
+//! and the pages to map, and [`filter`] the verdicts of seccomp programs. [`target`], [`maps`] and
+//! [`elf`] only read. [`memory`], [`calls`], [`stop`] and [`hook`] change the target.
 
 pub mod allocator;
 pub mod calls;

@@ -2,8 +2,8 @@
 //! gdb's at the same stop.
 //!
 //! Every allocation is sampled. gdb stops at the first instruction of malloc by a hardware
-//! breakpoint (before the probe at that place, return address intact), records the time and its own
-//! chain, and goes on. The sample of that call is the first one of the thread after that time.
+//! breakpoint (before the probe at that place, return address intact). It records the time and its
+//! own chain, and goes on. The sample of that call is the first one of the thread after that time.
 
 use anyhow::{Context, Result, bail, ensure};
 use sampler_tests::child::Child;

@@ -7,8 +7,8 @@
 //!
 //! # Derivation
 //!
-//! With y = Σw and v = Σw²(1−π) (see [`super::moments`]) the estimate behaves like a scaled
-//! Poisson count: never negative and skewed to the right, so the normal interval y ± z√v is wrong
+//! With y = Σw and v = Σw²(1−π) (see [`super::moments`]), the estimate behaves like a scaled
+//! Poisson count: never negative and skewed to the right. So the normal interval y ± z√v is wrong
 //! for few samples. M. P. Fay and E. J. Feuer, "Confidence intervals for directly standardized
 //! rates: a method based on the gamma distribution", Statistics in Medicine 16 (1997), give for
 //! weighted Poisson counts

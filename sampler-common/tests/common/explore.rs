@@ -1,8 +1,8 @@
 //! A scheduler that splits trials at every atomic operation.
 //!
-//! A trial is determined by its random numbers and the results of its atomic operations. So instead
-//! of suspending a thread, the scheduler runs a trial again from its start with the recorded
-//! answers, up to the first operation without an answer: that operation is the next step to
+//! A trial is determined by its random numbers and the results of its atomic operations. So the
+//! scheduler does not suspend a thread. It runs a trial again from its start with the recorded
+//! answers, up to the first operation without an answer. That operation is the next step to
 //! schedule. There are no threads and no timing, every interleaving is reachable, and worlds can be
 //! cloned to enumerate all interleavings.
 #![allow(dead_code, reason = "each test binary uses its own part")]

@@ -2,9 +2,9 @@
 //! allocator gets its memory from the program's own.
 //!
 //! A library that is only an allocator belongs to the allocator as a whole. In any other file (a
-//! libc, a program with an allocator linked in), two kinds of functions belong to it: functions
-//! with an allocator's names, and the targets of the jumps at their ends. For example, glibc's
-//! `memalign` is only a jump to a function without a name.
+//! libc, a program with an allocator linked in), functions with an allocator's names belong to it.
+//! The targets of the jumps at their ends belong to it as well. For example, glibc's `memalign` is
+//! only a jump to a function without a name.
 
 use super::elf::{Elf, ElfError};
 use super::symbols::Symbol;

@@ -1,5 +1,6 @@
-//! Blind spots of a process that do not depend on its allocator: programs of another word size, and
-//! runtimes that map the memory of their objects themselves and never call `malloc` for it.
+//! Blind spots of a process that do not depend on its allocator. Such are programs of another word
+//! size, and runtimes that map the memory of their objects themselves and never call `malloc` for
+//! it.
 
 use super::program;
 use sampler_common::note::Blind;

@@ -1,8 +1,8 @@
 //! Which file's `malloc` a process uses: the first definition in link order.
 //!
 //! The loader keeps its list of files in link order: the program, the libraries of `LD_PRELOAD`,
-//! then the needed libraries, breadth first (`struct r_debug` and `struct link_map` of link.h;
-//! glibc and musl agree in the fields that are read here). The list is the target's memory, so its
+//! then the needed libraries, breadth first. The structs are `r_debug` and `link_map` of link.h;
+//! glibc and musl agree in the fields that are read here. The list is the target's memory, so its
 //! length is bounded and nothing else in it is trusted.
 
 use super::mappings::{Backing, Mapping};

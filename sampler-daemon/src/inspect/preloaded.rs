@@ -1,5 +1,5 @@
-//! The settings of our own preloaded library in a process: its rate in force, its requested rate,
-//! its limit of samples a second, and its count of undelivered samples.
+//! The settings of our own preloaded library in a process: rate in force, requested rate, limit of
+//! samples a second, and count of undelivered samples.
 //!
 //! Reference: `sampler-preload/src/settings.rs`. The library exports the block
 //! `sampler_preload_settings`. Its first word is a magic number, and the rate is the second word.

@@ -103,8 +103,8 @@ fn place(
     })
 }
 
-/// The address at which execution in place resumes: behind the hooked instruction, and behind the
-/// following ones that begin before `end` (the end of the jump) and can be copied.
+/// The address at which execution in place resumes. It is behind the hooked instruction, and behind
+/// the following ones that begin before `end` (the end of the jump) and can be copied.
 ///
 /// The processor finds a jump by the address of its last byte. It predicts code that runs across
 /// that byte in place as the jump, at each call.
