@@ -1,4 +1,5 @@
-//! Prints the table of every pair of strategy and estimator: `cargo xtask simulate [--seed N] [--runs N]`.
+//! Prints the table of every pair of strategy and estimator: `cargo xtask simulate [--seed N]
+//! [--runs N]`.
 //!
 //! Ends with 1 if a limit is broken that is known to hold.
 

@@ -1,7 +1,7 @@
 //! Plans for every library of the corpus in 600 random address spaces, laid out as Linux does it.
 //!
-//! The kernel puts the main thread's stack near the top and all other mappings below a random gap, each below the one before. An
-//! executable and its heap lie 32 TiB below.
+//! The kernel puts the main thread's stack near the top and all other mappings below a random gap,
+//! each below the one before. An executable and its heap lie 32 TiB below.
 
 mod corpus;
 
@@ -41,7 +41,8 @@ impl Space {
     fn new(program: Program, allocator_bytes: u64, state: &mut u64) -> Space {
         let stack_end = TOP - random(state) % (1 << 22) * PAGE_BYTES;
         let stack = stack_end - 132 * 1024..stack_end;
-        // MIN_GAP, the largest random offset of a stack, the guard gap, and 28 random bits of pages.
+        // MIN_GAP, the largest random offset of a stack, the guard gap, and 28 random bits of
+        // pages.
         let gap = 128 * MIB + 16 * GIB + MIB;
         let mut next = TOP - gap - random(state) % (1 << 28) * PAGE_BYTES;
         let mut mapped = vec![stack.clone()];
@@ -126,7 +127,8 @@ fn in_layouts(program: Program) -> Counts {
     counts
 }
 
-/// What must hold of every plan: nothing of the target is touched, and every landing has its own bytes.
+/// What must hold of every plan: nothing of the target is touched, and every landing has its own
+/// bytes.
 fn check(plan: &Plan, space: &Space, name: &str) {
     for page in &plan.pages {
         let page = *page..*page + PAGE_BYTES;

@@ -1,6 +1,8 @@
-//! The places of every function of the corpus, compared with what objdump says of it and with `corpus/places.txt`.
+//! The places of every function of the corpus, compared with what objdump says of it and with
+//! `corpus/places.txt`.
 //!
-//! After a change of the corpus: `UPDATE_PLACES=1 cargo test -p sampler-inject --test places`, and read the difference.
+//! After a change of the corpus: `UPDATE_PLACES=1 cargo test -p sampler-inject --test places`, and
+//! read the difference.
 
 mod corpus;
 
@@ -47,7 +49,8 @@ fn places_are_those_of_the_corpus() {
     assert_eq!(text, expected);
 }
 
-/// Every place begins where objdump has an instruction, and its window has the boundaries that objdump has.
+/// Every place begins where objdump has an instruction, and its window has the boundaries that
+/// objdump has.
 #[test]
 fn boundaries_are_those_of_objdump() {
     for (library, entry, place) in all() {
@@ -74,7 +77,8 @@ fn no_jump_leads_between_the_entry_and_a_place() {
     }
 }
 
-/// Writes an `int3` at every boundary of the window in every combination, as other tools would, and follows the jump.
+/// Writes an `int3` at every boundary of the window in every combination, as other tools would, and
+/// follows the jump.
 #[test]
 fn every_combination_of_breakpoints_leads_to_a_landing() {
     let mut jumps = 0;

@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Words of the programs' sources, and the folders (or files) that may use them. A word ending in `::` is the
-/// beginning of a path.
+/// Words of the programs' sources, and the folders (or files) that may use them. A word ending in
+/// `::` is the beginning of a path.
 struct Rule {
     why: &'static str,
     words: &'static [&'static str],

@@ -21,7 +21,8 @@ pub struct Report {
     pub why: String,
 }
 
-/// Of many processes the kernel's figure can be wrong by many ticks, but not by half where it means anything.
+/// Of many processes the kernel's figure can be wrong by many ticks, but not by half where it means
+/// anything.
 const MAX_PLAUSIBLE_RATIO: f64 = 1.5;
 
 impl Report {

@@ -178,7 +178,8 @@ impl Filter {
             let index = wire::filter_index(pointer, slot, shift);
             let (word, bit) = (level.atomic_u32(index as usize / 8 * 4), wire::filter_bit(index));
             let lower = |old| Some(wire::filter_lowered(old, bit));
-            let _ = word.fetch_update(SeqCst, SeqCst, lower); // cannot fail: there is always a new value
+            // The update cannot fail: there is always a new value.
+            let _ = word.fetch_update(SeqCst, SeqCst, lower);
         }
     }
 }

@@ -14,7 +14,8 @@ use std::io;
 /// Most files of the list that are read.
 const MAX_FILES: usize = 4096;
 
-/// Paths of the files of process `pid` in link order; empty for a static program, and before its loader has run.
+/// Paths of the files of process `pid` in link order; empty for a static program, and before its
+/// loader has run.
 ///
 /// # Errors
 /// If the process' memory cannot be read.

@@ -27,7 +27,8 @@ const WALK_INSTRUCTIONS: usize = 16;
 pub struct Placement {
     /// Bytes from the function's entry to the probed instruction.
     pub displacement: u32,
-    /// The probed instruction, disassembled (Intel syntax, or its bytes in hex if it does not decode).
+    /// The probed instruction, disassembled (Intel syntax, or its bytes in hex if it does not
+    /// decode).
     pub instruction: String,
     /// Whether the kernel emulates the instruction. Otherwise the kernel single-steps it, which
     /// costs many times more.

@@ -90,7 +90,8 @@ impl Program {
 /// Whether process `pid` runs a 32-bit program.
 ///
 /// # Errors
-/// If neither its executable nor its auxiliary vector can be read, or the process has no memory any more.
+/// If neither its executable nor its auxiliary vector can be read, or the process has no memory any
+/// more.
 pub(super) fn is_32_bit(pid: u32) -> io::Result<bool> {
     let mut executable = match File::open(format!("/proc/{pid}/exe")) {
         Ok(executable) => executable,

@@ -1,8 +1,8 @@
 //! Newly appeared processes that are not profiled because probes could harm them.
 //!
-//! A refused process has no slot, so nothing of it is counted. It has a record with the reason, from
-//! when it is found, however short-lived it is, to its end and after.
-//! If a profiled process becomes harmful, its profile ends, and it gets a second record.
+//! A refused process has no slot, so nothing of it is counted. It has a record with the reason,
+//! from when it is found, however short-lived it is, to its end and after. If a profiled process
+//! becomes harmful, its profile ends, and it gets a second record.
 //!
 //! In a list of given processes, a harmful one is an error ([`super::attach::AttachError`]).
 

@@ -60,7 +60,8 @@ pub struct CodeSegment {
 pub struct Module {
     /// Key of the module in the table.
     pub id: ModuleId,
-    /// Path in the process, or a name in brackets: `[vdso]`, `[jit PID]`, `[python PID]`, `[unknown]`.
+    /// Path in the process, or a name in brackets: `[vdso]`, `[jit PID]`, `[python PID]`,
+    /// `[unknown]`.
     pub path: String,
     /// GNU build id, lower-case hex, empty if the module has none.
     pub build_id: String,

@@ -296,7 +296,8 @@ fn files_are_shared_between_images() {
     assert!(held > 2 && held < bound);
 }
 
-/// `cargo test --release -p sampler-daemon -- --ignored --nocapture warm` prints what a warm stack costs.
+/// `cargo test --release -p sampler-daemon -- --ignored --nocapture warm` prints what a warm stack
+/// costs.
 #[test]
 #[ignore = "a measurement"]
 fn warm_stack() {

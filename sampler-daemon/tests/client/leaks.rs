@@ -9,7 +9,8 @@ use sampler_common::sampling::{Rate, class};
 use sampler_daemon::rpc::convert::leaks_to_wire;
 use sampler_daemon::rpc::v1::{self, GetLeaksRequest};
 
-/// A stack that grows and one that does not; with `--over 7s` nothing does, `--confidence 0.5` comes back broken.
+/// A stack that grows and one that does not; with `--over 7s` nothing does, `--confidence 0.5`
+/// comes back broken.
 pub(crate) fn answer(request: &GetLeaksRequest) -> v1::Leaks {
     let sample = Sample::geometric(100_000, Rate::from_interval(512 << 10).unwrap());
     let stratum = Stratum { process: 0, class: class(100_000) as u8 };

@@ -1,4 +1,5 @@
-//! Help, completions and manual pages: that they teach what works, and that their readers take them.
+//! Help, completions and manual pages: that they teach what works, and that their readers take
+//! them.
 
 use super::{command, ran};
 use std::fs;
@@ -23,7 +24,8 @@ const VERBS: [&str; 15] = [
     "help",
 ];
 
-/// The arguments of a line of a shell, up to what is the shell's; nothing unless it begins with `sampler`.
+/// The arguments of a line of a shell, up to what is the shell's; nothing unless it begins with
+/// `sampler`.
 fn arguments(example: &str) -> Option<Vec<String>> {
     let line = example.trim().trim_start_matches("sudo ");
     let line = line.split("   ").next().unwrap_or_default();

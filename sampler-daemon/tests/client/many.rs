@@ -1,4 +1,5 @@
-//! What the mock answers about many processes: one that runs and holds memory, some that are blind, 300 that have exited.
+//! What the mock answers about many processes: one that runs and holds memory, some that are blind,
+//! 300 that have exited.
 
 use sampler_daemon::rpc::v1::*;
 

@@ -65,7 +65,8 @@ impl Entry {
         BASE + self.address
     }
 
-    /// The function as the injector sees it. What the corpus does not have of its bytes is in [`Entry::jumps`].
+    /// The function as the injector sees it. What the corpus does not have of its bytes is in
+    /// [`Entry::jumps`].
     pub(crate) fn function(&self) -> Function<'_> {
         self.function_at(BASE)
     }
@@ -86,7 +87,8 @@ impl Entry {
         self.names[0] == "free" || self.names[0].starts_with("_Zd")
     }
 
-    /// Jumps from elsewhere in the library to the beginning of the function, each at an address of its own.
+    /// Jumps from elsewhere in the library to the beginning of the function, each at an address of
+    /// its own.
     pub(crate) fn jumps(&self) -> Vec<(u64, [u8; 6])> {
         self.jumps_at(BASE)
     }
@@ -121,7 +123,8 @@ fn starts(lengths: &str) -> Vec<usize> {
     starts
 }
 
-/// Integer arguments by name. Operators that delete carry what their callers know of the block, which nobody looks at.
+/// Integer arguments by name. Operators that delete carry what their callers know of the block,
+/// which nobody looks at.
 fn arguments(name: &str) -> u8 {
     match name {
         "malloc" | "free" | "valloc" | "pvalloc" => 1,

@@ -1,4 +1,5 @@
-//! One function in memory with one hook: its text, trampolines at the landings, the function as it was.
+//! One function in memory with one hook: its text, trampolines at the landings, the function as it
+//! was.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -72,7 +73,8 @@ pub(crate) struct Outcome {
 }
 
 impl<'f> Bench<'f> {
-    /// Maps everything; `None`: this test process has something where it should lie, or data are too far away.
+    /// Maps everything; `None`: this test process has something where it should lie, or data are
+    /// too far away.
     pub(crate) fn new(function: Function<'f>, place: &'f HookPlace) -> Option<Bench<'f>> {
         let mut bench = Bench {
             function,
@@ -101,8 +103,8 @@ impl<'f> Bench<'f> {
         (0..=self.place.depth).map(|_| decoder.decode()).collect()
     }
 
-    /// Maps what the instructions read relative to themselves: words of the library's data, which are pointers or
-    /// offsets of thread-local variables.
+    /// Maps what the instructions read relative to themselves: words of the library's data, which
+    /// are pointers or offsets of thread-local variables.
     fn map_operands(&mut self) -> bool {
         let instructions = self.instructions();
         let is_thread_local = instructions.iter().any(|instruction| {
@@ -289,7 +291,8 @@ impl<'f> Bench<'f> {
         self.run(registers, &inside)
     }
 
-    /// Runs what stands for the function, until it is back in the function. It finds the memory that the last run has left.
+    /// Runs what stands for the function, until it is back in the function. It finds the memory
+    /// that the last run has left.
     pub(crate) fn run_original(&mut self, registers: &Registers) -> Outcome {
         let mut registers = *registers;
         registers[libc::REG_RIP as usize] = self.original.start as i64;

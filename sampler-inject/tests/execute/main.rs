@@ -1,7 +1,9 @@
-//! Executes hooked functions of the corpus: what the image finds is a call, and what stands for the function is the function.
+//! Executes hooked functions of the corpus: what the image finds is a call, and what stands for the
+//! function is the function.
 //!
-//! Each function lies at the address that its places were found for. Only its beginning runs, up to the instruction behind the
-//! hooked one. Everything behind that sees the same registers, flags and stack as without the hook.
+//! Each function lies at the address that its places were found for. Only its beginning runs, up to
+//! the instruction behind the hooked one. Everything behind that sees the same registers, flags and
+//! stack as without the hook.
 
 #![allow(unsafe_code, reason = "executes machine code")]
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
@@ -86,7 +88,8 @@ fn hooked_functions_return_the_same_results() {
     assert!(counts.left_before > 0, "{counts:?}");
 }
 
-/// Other tools' breakpoints on the instructions in front of the hook and within its window: the kernel runs a copy of such an instruction.
+/// Other tools' breakpoints on the instructions in front of the hook and within its window: the
+/// kernel runs a copy of such an instruction.
 #[test]
 fn breakpoints_near_the_hook_change_no_results() {
     let mut state = 2;
@@ -103,7 +106,8 @@ fn breakpoints_near_the_hook_change_no_results() {
     assert!(counts.faults * 5 < counts.calls, "{counts:?}");
 }
 
-/// Another tool's breakpoint on the hooked instruction itself hides the hook: the function runs as it was, in place.
+/// Another tool's breakpoint on the hooked instruction itself hides the hook: the function runs as
+/// it was, in place.
 #[test]
 fn a_breakpoint_over_the_hook_leaves_the_function_as_it_was() {
     let mut state = 3;
@@ -202,7 +206,8 @@ fn first_instruction(bytes: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    /// Functions that nobody would write: what is passed can be undone, and what is copied does the same.
+    /// Functions that nobody would write: what is passed can be undone, and what is copied does the
+    /// same.
     #[test]
     fn generated_functions_return_the_same_when_hooked(
         instructions in prop::collection::vec(instruction(), 1..12),

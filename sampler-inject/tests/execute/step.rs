@@ -1,7 +1,9 @@
-//! Runs machine code one instruction after another, from chosen registers until it leaves chosen addresses.
+//! Runs machine code one instruction after another, from chosen registers until it leaves chosen
+//! addresses.
 //!
-//! A breakpoint brings the thread into a signal handler, which puts the registers in and sets the trap flag. From then on
-//! every instruction ends in the handler. When the code has left its addresses, the handler puts the test's own registers back.
+//! A breakpoint brings the thread into a signal handler, which puts the registers in and sets the
+//! trap flag. From then on every instruction ends in the handler. When the code has left its
+//! addresses, the handler puts the test's own registers back.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -44,8 +46,8 @@ thread_local! {
     static RUN: RefCell<Option<Run>> = const { RefCell::new(None) };
 }
 
-/// Runs from `registers` on for as long as the next instruction lies `inside`. At an `int3` of `copies` it goes on with that copy, as the kernel
-/// does for uprobes.
+/// Runs from `registers` on for as long as the next instruction lies `inside`. At an `int3` of
+/// `copies` it goes on with that copy, as the kernel does for uprobes.
 pub(crate) fn run(
     registers: &mut Registers,
     inside: &[Range<u64>],
@@ -68,7 +70,8 @@ pub(crate) fn run(
     run.end.unwrap()
 }
 
-/// A stack for the handler, which must not use the one that the code runs on, and the handler itself.
+/// A stack for the handler, which must not use the one that the code runs on, and the handler
+/// itself.
 fn prepare() {
     static HANDLER: Once = Once::new();
     thread_local! {

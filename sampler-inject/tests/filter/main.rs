@@ -36,7 +36,8 @@ fn expected(verdict: Result<Verdict, Error>) -> impl Fn(Answer) -> bool {
     }
 }
 
-/// The body for `getpid` only, so that the child can report. What it leaves in A becomes the error number: 12 bits from `shift` on.
+/// The body for `getpid` only, so that the child can report. What it leaves in A becomes the error
+/// number: 12 bits from `shift` on.
 fn around(body: &[sock_filter], shift: u32) -> Vec<sock_filter> {
     let mut program = vec![
         instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
@@ -199,7 +200,8 @@ fn every_word_of_the_data_is_that_of_the_kernel() {
     }
 }
 
-/// Edges of 32 bits, with the other operand in X. A distance of 32 and more is one that the kernel refuses as a constant only.
+/// Edges of 32 bits, with the other operand in X. A distance of 32 and more is one that the kernel
+/// refuses as a constant only.
 #[test]
 fn arithmetic_and_comparisons_agree_with_the_kernel() {
     let operations = OPERATIONS.iter().chain(&SHIFTS).map(|operation| BPF_ALU | operation);

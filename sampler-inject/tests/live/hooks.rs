@@ -53,7 +53,8 @@ impl Hooks {
         Hooks { memory, bytes, pages: plan.pages.clone(), stubs }
     }
 
-    /// Takes everything out; returns how often each candidate was called, or `None` for one that is not hooked any more.
+    /// Takes everything out; returns how often each candidate was called, or `None` for one that is
+    /// not hooked any more.
     pub(crate) fn take_out(self) -> HashMap<usize, Option<u64>> {
         let mut is_hooked = HashMap::new();
         for (candidate, address, byte) in &self.bytes {

@@ -1,7 +1,9 @@
-//! Hooks the allocator of a running program, this very test: every function at every place, under four threads that check what they get.
+//! Hooks the allocator of a running program, this very test: every function at every place, under
+//! four threads that check what they get.
 //!
-//! Each allocator runs in a process of its own, which is this file's test `in_child` again. Its hooks lead to stubs that
-//! count the call, spoil every register that carries nothing, and go on with the function as it was.
+//! Each allocator runs in a process of its own, which is this file's test `in_child` again. Its
+//! hooks lead to stubs that count the call, spoil every register that carries nothing, and go on
+//! with the function as it was.
 
 #![allow(unsafe_code, reason = "writes machine code into its own process")]
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
@@ -110,7 +112,8 @@ fn at_place<'a>(candidate: &Candidate<'a>, place: usize) -> Candidate<'a> {
     Candidate { function: candidate.function, places }
 }
 
-/// Each hooked function was counted for every call of it. Calls by the allocator and by Rust come on top.
+/// Each hooked function was counted for every call of it. Calls by the allocator and by Rust come
+/// on top.
 fn compare(
     families: &[Family],
     calls: &HashMap<&str, u64>,

@@ -1,4 +1,5 @@
-//! jemalloc, whatever prefix it is built with: `je_`, `_rjem_` (Rust's `tikv-jemallocator`), `je_arrow_`, …
+//! jemalloc, whatever prefix it is built with: `je_`, `_rjem_` (Rust's `tikv-jemallocator`),
+//! `je_arrow_`, …
 //!
 //! Every C function does its own work. In 5.3, malloc is inlined into `operator new`, which calls
 //! `fallback_impl` for the other cases. Before 5.3, `operator new` calls malloc. `xallocx` only

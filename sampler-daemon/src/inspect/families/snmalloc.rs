@@ -1,5 +1,5 @@
-//! snmalloc, with its prefix (`snmalloc-rs` too) and as `libsnmallocshim.so`. Every function does its own work
-//! (src/snmalloc/override/malloc.cc and rust.cc).
+//! snmalloc, with its prefix (`snmalloc-rs` too) and as `libsnmallocshim.so`. Every function does
+//! its own work (src/snmalloc/override/malloc.cc and rust.cc).
 
 use crate::inspect::family::{
     Family, aligned_at, calloc, free, malloc, malloc_at, posix_memalign, realloc, realloc_at,

@@ -1,7 +1,8 @@
 //! The requests of code to the kernel, as far as the constants in the code tell. Constants are
 //! followed through registers and local variables in the order of the bytes.
 //!
-//! Reference: System V ABI for AMD64 (arguments of functions and of system calls), `asm/unistd_64.h`, `asm-generic/mman-common.h`.
+//! Reference: System V ABI for AMD64 (arguments of functions and of system calls),
+//! `asm/unistd_64.h`, `asm-generic/mman-common.h`.
 
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashMap;

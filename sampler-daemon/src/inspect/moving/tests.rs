@@ -41,7 +41,8 @@ fn mapping_calls_are_recognized_by_their_arguments() {
         0xba, 3, 0, 0, 0, 0xb9, 0x32, 0, 0, 0, 0x41, 0xb8, 0xff, 0xff, 0xff, 0xff, 0xe8, 0, 1, 0, 0,
     ];
     assert!(found(&[&map[..], &executable].concat()));
-    // As `syscall(9, …)`: mov edi, 9; mov ecx, 3; mov r8d, 0x32; call; and mov edi, 10; mov ecx, 5; call
+    // As `syscall(9, …)`: mov edi, 9; mov ecx, 3; mov r8d, 0x32; call; and mov edi, 10; mov ecx, 5;
+    // call
     let by_number = [
         0xbf, 9, 0, 0, 0, 0xb9, 3, 0, 0, 0, 0x41, 0xb8, 0x32, 0, 0, 0, 0xe8, 0, 1, 0, 0, 0xbf, 10,
         0, 0, 0, 0xb9, 5, 0, 0, 0, 0xe8, 0, 1, 0, 0,

@@ -12,8 +12,8 @@ use sampler_common::profile::Kind;
 const MIN_ADVISED_CPU_SHARE: f64 = 0.05;
 
 impl Worker {
-    /// The note that most of the cost is of frees. A profile of allocations does not need frees. For
-    /// example, a child of a server frees thousands of its parent's blocks when it exits.
+    /// The note that most of the cost is of frees. A profile of allocations does not need frees.
+    /// For example, a child of a server frees thousands of its parent's blocks when it exits.
     pub(super) fn frees_note(
         &self,
         of: &[ProcessId],

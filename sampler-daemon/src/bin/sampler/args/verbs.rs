@@ -120,8 +120,8 @@ pub(crate) struct SetVerb {
 
 #[derive(Group)]
 pub(crate) struct DiffVerb {
-    /// A saved json profile; processes: pid:4121, comm:'cc1*', exe:PATH or cgroup:nginx.service; the last 5m; or a window, 10m..5m.
-    /// A window of some processes: pid:4121@5m
+    /// A saved json profile; processes: pid:4121, comm:'cc1*', exe:PATH or cgroup:nginx.service;
+    /// the last 5m; or a window, 10m..5m. A window of some processes: pid:4121@5m
     pub(crate) a: Source,
     /// As A
     pub(crate) b: Source,
