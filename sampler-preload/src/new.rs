@@ -95,8 +95,8 @@ unsafe extern "C" fn reported(block: usize, size: usize, rate: u64) {
     sample::begin(block, size, Rate::from_raw(rate));
 }
 
-/// The code of an injected `operator new` with the target `$way`: [`charge`], and a jump to the
-/// operator behind us, or to `$slow` if the request may be sampled.
+/// The code of an injected `operator new` with the target `$way`: [`charge`], and a jump. The jump
+/// leads to the operator behind us, or to `$slow` if the request may be sampled.
 ///
 /// The unwinder of the process does not know an injected library, and an exception that found a
 /// frame of ours would end the process. So there is never such a frame.
