@@ -9,7 +9,7 @@ use sampler_common::wire::{KNOWN_WAYS, KnownScratch, KnownSpan, KnownStack, know
 
 /// Returns the id of the stack of a call, 0 if the stack is not known; `space` is a `Space::word`.
 ///
-/// The CPU's [`KnownDesk`] holds the values to compare, since this program has no stack left for
+/// The CPU's [`KnownScratch`] holds the values to compare, since this program has no stack left for
 /// them. If a program that was preempted on this CPU holds the desk, no stack is known.
 #[inline(never)]
 #[unsafe(export_name = "stack_cache_find")]

@@ -37,13 +37,13 @@ impl Link {
         }
     }
 
-    /// Whether the probes are detached after [`Link::close_in_order`]. Adds the CPU time that the
+    /// Whether the probes are detached after [`Link::begin_close`]. Adds the CPU time that the
     /// guardian has used for that to `spent_ns`.
     pub fn is_detached(&self, spent_ns: &AtomicU64) -> bool {
         self.read(RecvFlags::DONTWAIT, spent_ns)
     }
 
-    /// Waits until the probes are detached after [`Link::close_in_order`]; `spent_ns` as in
+    /// Waits until the probes are detached after [`Link::begin_close`]; `spent_ns` as in
     /// [`Link::is_detached`].
     pub fn wait(&self, spent_ns: &AtomicU64) {
         self.read(RecvFlags::empty(), spent_ns);
