@@ -12,7 +12,8 @@
 //! Records are built in reserved ring space, never in per-CPU scratch memory.
 //!
 //! A function with an `export_name` is a global function to the verifier. The verifier checks a
-//! global function once, for arguments of any value, and not once for each call. Its arguments are numbers and pointers to structs; its result is a number.
+//! global function once, for arguments of any value, and not once for each call. Its arguments are
+//! numbers and pointers to structs. Its result is a number.
 #![no_std]
 #![no_main]
 #![allow(internal_features)]

@@ -10,7 +10,7 @@ use sampler_common::wire::{KNOWN_WAYS, KnownScratch, KnownSpan, KnownStack, know
 /// Returns the id of the stack of a call, 0 if the stack is not known; `space` is a `Space::word`.
 ///
 /// The CPU's [`KnownScratch`] holds the values to compare, since this program has no stack left for
-/// them. If a program that was preempted on this CPU holds the desk, no stack is known.
+/// them. If a program that was preempted on this CPU holds the scratch memory, no stack is known.
 #[inline(never)]
 #[unsafe(export_name = "stack_cache_find")]
 pub extern "C" fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
@@ -18,22 +18,22 @@ pub extern "C" fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> 
     if !is_tagged(tag) {
         return 0;
     }
-    let Some(desk) = maps::KNOWN_SCRATCH.get_ptr_mut(0) else { return 0 };
+    let Some(scratch) = maps::KNOWN_SCRATCH.get_ptr_mut(0) else { return 0 };
     // SAFETY: a field of a map value.
-    let taken = unsafe { &raw mut (*desk).taken };
+    let taken = unsafe { &raw mut (*scratch).taken };
     if !atomic::exchange(taken, 0, 1) {
         return 0;
     }
     // SAFETY: fields of a map value, which are this program's from now on.
     unsafe {
-        (&raw mut (*desk).call.space).cast::<u64>().write_volatile(space);
-        (&raw mut (*desk).call.function).write_volatile(function);
-        (&raw mut (*desk).call.ip).write_volatile(ip);
-        (&raw mut (*desk).call.sp).write_volatile(sp);
-        (&raw mut (*desk).bp).write_volatile(bp);
+        (&raw mut (*scratch).call.space).cast::<u64>().write_volatile(space);
+        (&raw mut (*scratch).call.function).write_volatile(function);
+        (&raw mut (*scratch).call.ip).write_volatile(ip);
+        (&raw mut (*scratch).call.sp).write_volatile(sp);
+        (&raw mut (*scratch).bp).write_volatile(bp);
     }
     let id = among(tag);
-    // SAFETY: as above; the desk is free for another program from now on.
+    // SAFETY: as above; the scratch memory is free for another program from now on.
     unsafe { write_volatile(taken, 0) };
     id
 }
@@ -66,15 +66,15 @@ fn among(tag: u64) -> u64 {
     0
 }
 
-/// Returns the id of the known stack at `index` if it equals the stack on the desk, else 0.
+/// Returns the id of the known stack at `index` if it equals the stack in the scratch, else 0.
 #[inline(never)]
 #[unsafe(export_name = "stack_cache_compared")]
 extern "C" fn compared(index: u32) -> u64 {
     let Some(stack) = maps::KNOWN.get_ptr(index) else { return 0 };
-    let Some(desk) = maps::KNOWN_SCRATCH.get_ptr_mut(0) else { return 0 };
+    let Some(scratch) = maps::KNOWN_SCRATCH.get_ptr_mut(0) else { return 0 };
     // SAFETY: a field of a map value.
     let id = unsafe { read_volatile(&raw const (*stack).id) };
-    let has_it = is_call(stack, desk) && read(stack, desk) && is_same(stack, desk);
+    let has_it = is_call(stack, scratch) && read(stack, scratch) && is_same(stack, scratch);
     // SAFETY: as above. An unchanged id means that the daemon has not written meanwhile.
     let is_unchanged = id == unsafe { read_volatile(&raw const (*stack).id) };
     if has_it && is_unchanged { id } else { 0 }
@@ -83,10 +83,10 @@ extern "C" fn compared(index: u32) -> u64 {
 /// Whether the call is the known stack's call, and the frame pointer is equal where the frame
 /// pointer matters.
 #[inline(always)]
-fn is_call(stack: *const KnownStack, desk: *const KnownScratch) -> bool {
+fn is_call(stack: *const KnownStack, scratch: *const KnownScratch) -> bool {
     // SAFETY: fields of map values, which the daemon may be writing.
     let (known, call) = unsafe {
-        (read_volatile(&raw const (*stack).call), read_volatile(&raw const (*desk).call))
+        (read_volatile(&raw const (*stack).call), read_volatile(&raw const (*scratch).call))
     };
     let is_call = known.space.word() == call.space.word()
         && (known.function, known.ip, known.sp) == (call.function, call.ip, call.sp);
@@ -94,22 +94,23 @@ fn is_call(stack: *const KnownStack, desk: *const KnownScratch) -> bool {
     let (known, bp, mask) = unsafe {
         (
             read_volatile(&raw const (*stack).bp),
-            read_volatile(&raw const (*desk).bp),
+            read_volatile(&raw const (*scratch).bp),
             read_volatile(&raw const (*stack).bp_mask),
         )
     };
     is_call && (known ^ bp) & mask == 0
 }
 
-/// Reads the spans of a stack to the desk, one behind the other. Returns whether all could be read.
+/// Reads the spans of a stack into the scratch, one behind the other. Returns whether all could be
+/// read.
 #[inline(always)]
-fn read(stack: *const KnownStack, desk: *mut KnownScratch) -> bool {
+fn read(stack: *const KnownStack, scratch: *mut KnownScratch) -> bool {
     // SAFETY: fields of map values.
     let (spans, span, words) = unsafe {
         (
             &raw const (*stack).spans,
             (&raw const (*stack).span).cast::<KnownSpan>(),
-            (&raw mut (*desk).words).cast::<u64>(),
+            (&raw mut (*scratch).words).cast::<u64>(),
         )
     };
     let mut at = 0u32;
@@ -127,7 +128,7 @@ fn read(stack: *const KnownStack, desk: *mut KnownScratch) -> bool {
         // whole span.
         let target = unsafe { words.add(at as usize & (KNOWN_READ_WORDS - 1)) };
         // SAFETY: a field of a map value.
-        let sp = unsafe { read_volatile(&raw const (*desk).call.sp) };
+        let sp = unsafe { read_volatile(&raw const (*scratch).call.sp) };
         let source = sp.wrapping_add(u64::from(first) * 8);
         // SAFETY: reads user memory, and may fail; the target has room.
         if unsafe { read_user(target.cast(), count * 8, source as *const _) } != 0 {
@@ -138,16 +139,16 @@ fn read(stack: *const KnownStack, desk: *mut KnownScratch) -> bool {
     true
 }
 
-/// Whether the words on the desk equal the words of the known stack.
+/// Whether the words in the scratch equal the words of the known stack.
 #[inline(always)]
-fn is_same(stack: *const KnownStack, desk: *const KnownScratch) -> bool {
+fn is_same(stack: *const KnownStack, scratch: *const KnownScratch) -> bool {
     // SAFETY: fields of map values.
     let (words, values, places, read) = unsafe {
         (
             &raw const (*stack).words,
             (&raw const (*stack).values).cast::<u64>(),
             (&raw const (*stack).places).cast::<u16>(),
-            (&raw const (*desk).words).cast::<u64>(),
+            (&raw const (*scratch).words).cast::<u64>(),
         )
     };
     for index in 0..KNOWN_WORDS {
