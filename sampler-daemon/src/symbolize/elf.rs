@@ -6,7 +6,6 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Reason, Sym, Symbolized};
 pub(crate) use blazesym::symbolize::{Input, Symbolizer};
 use sampler_common::profile::Line;
-use std::fmt::Write as _;
 
 /// A reader of names that caches what it has read.
 pub(crate) fn symbolizer() -> Symbolizer {
@@ -16,10 +15,7 @@ pub(crate) fn symbolizer() -> Symbolizer {
 /// The build id of the file at `path` in lower-case hex; `None` if it cannot be read.
 pub(crate) fn build_id(path: &str) -> Option<String> {
     let bytes = blazesym::helper::read_elf_build_id(path).ok()??;
-    Some(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Lines of places in the file at `path`, innermost inlined function first; `None` for an unknown
