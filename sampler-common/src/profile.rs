@@ -4,12 +4,14 @@
 //! it.
 
 mod allocator;
+mod chosen;
 mod frame;
 mod functions;
 mod merged;
 mod startup;
 
 pub(crate) use allocator::{entry_pattern, is_entry};
+pub use chosen::used;
 pub use frame::{Frame, leaf_first, own_frame};
 pub use functions::{Function, FunctionSum, Functions, functions, summed};
 

@@ -1,7 +1,7 @@
 //! Processes are chosen by name for `sampler set` and `sampler diff` too, not by pid alone.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::{Daemon, Workload, build};
+use sampler_tests::{Daemon, Profile, Workload, build};
 use serde_json::Value;
 use std::fs;
 
@@ -107,5 +107,48 @@ fn profiles_are_compared_by_name() -> Result<()> {
     two.refused(&["diff", saved, saved, "--comm", "sel-beta"], "both profiles were saved")?;
     two.refused(&["diff", saved, "pid:1", "--comm", "x"], "pid 1: is not all processes")?;
     two.refused(&["diff", saved, "comm:sel-gamma"], "no profiled process is that")?;
+    two.end()
+}
+
+#[test]
+fn stacks_and_frames_are_chosen_by_name() -> Result<()> {
+    let two = two()?;
+    let choices: [&[&str]; 3] =
+        [&[], &["--focus", "^alloc_(small|zeroed)$"], &["--hide", "^alloc_small$"]];
+    let [whole, focused, hidden] = choices.map(|options| two.daemon.profile("alloc", options));
+    let (whole, focused, hidden) = (whole?, focused?, hidden?);
+    let has = |of: &Profile, name: &str| of.stacks_of(name).next().is_some();
+    let bytes = |of: &Profile| -> f64 {
+        of.stacks.iter().map(|stack| stack.quantities.alloc_space.value).sum()
+    };
+    let of = |name| -> f64 {
+        whole.stacks_of(name).map(|stack| stack.quantities.alloc_space.value).sum()
+    };
+    let expected = of("alloc_small") + of("alloc_zeroed");
+    let equal = |a: f64, b: f64| (a - b).abs() <= 1e-9 * bytes(&whole);
+    ensure!(expected > 0.0 && equal(bytes(&focused), expected), "{}", focused.json);
+    ensure!(!has(&focused, "grow_buffer") && has(&whole, "grow_buffer"));
+    ensure!(focused.totals.alloc_space.value == whole.totals.alloc_space.value);
+    ensure!(!has(&hidden, "alloc_small") && has(&hidden, "alloc_zeroed"));
+    ensure!(equal(bytes(&hidden), bytes(&whole)), "hidden frames lose bytes");
+
+    let text = |options: &[&str]| -> Result<String> {
+        let out = two.daemon.sampler(&[&["profile"], options].concat())?.success("profile")?;
+        Ok(String::from_utf8(out.stdout)?)
+    };
+    let none = text(&["--focus", "no_such_function"])?;
+    ensure!(none.contains("no stack matches no_such_function"), "{none}");
+    let some = text(&["--focus", "grow_buffer", "--top", "3"])?;
+    ensure!(some.contains("only stacks with grow_buffer: ") && some.contains('±'), "{some}");
+    ensure!(!some.contains("alloc_small"), "{some}");
+
+    let svg = |options: &[&str]| -> Result<String> {
+        let out = two.daemon.sampler(&[&["flamegraph"], options].concat())?.success("svg")?;
+        Ok(String::from_utf8(out.stdout)?)
+    };
+    let picture = svg(&["--focus", "grow_buffer", "--hide", "libc"])?;
+    ensure!(picture.contains("grow_buffer") && !picture.contains("alloc_small"), "{picture}");
+    let wrong = two.daemon.sampler(&["profile", "--focus", "("])?;
+    ensure!(wrong.code() == 2 && wrong.stderr.contains("unclosed group"), "{}", wrong.stderr);
     two.end()
 }

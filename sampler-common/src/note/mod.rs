@@ -5,6 +5,7 @@
 //! sent.
 
 mod blind;
+mod focus;
 mod growth;
 mod loss;
 mod mapped;
@@ -16,6 +17,7 @@ mod reason;
 mod windows;
 
 pub use blind::Blind;
+pub use focus::Focus;
 pub use growth::Growth;
 pub use loss::Loss;
 pub use mapped::Mapped;
@@ -38,6 +40,8 @@ pub enum Note {
     Loss(Loss),
     /// The numbers cover a part of what happened.
     Part(Part),
+    /// The reader asked for some stacks only.
+    Focus(Focus),
     /// The numbers are of mapped memory.
     Mapped(Mapped),
     /// The numbers are of growth.
@@ -70,6 +74,7 @@ impl fmt::Display for Note {
         match self {
             Note::Loss(of) => of.fmt(f),
             Note::Part(of) => of.fmt(f),
+            Note::Focus(of) => of.fmt(f),
             Note::Mapped(of) => of.fmt(f),
             Note::Growth(of) => of.fmt(f),
             Note::Processes(of) => of.fmt(f),

@@ -3,11 +3,12 @@
 
 use crate::args::{FlamegraphVerb, MeasureName};
 use crate::connect::{self, Address};
+use crate::encoded::RowLimits;
 use crate::{output, page};
 use anyhow::{Result, bail};
 use sampler_common::encode::svg::{FlameGraph, space_time};
-use sampler_common::encode::{Encode, Measure};
-use sampler_daemon::rpc::convert::{from_wire, lifetimes_from_wire};
+use sampler_common::encode::{Encode, Format, Measure};
+use sampler_daemon::rpc::convert::lifetimes_from_wire;
 use sampler_daemon::rpc::v1::GetLifetimesRequest;
 use std::path::Path;
 
@@ -49,9 +50,10 @@ async fn drawn(
     contents: &mut Vec<u8>,
 ) -> Result<()> {
     let mut client = connect::client(address).await?;
-    let answer = client.get_profile(verb.filter.request(verb.filter.top)).await;
-    let profile = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
-    let profile = connect::check(address, from_wire(profile))?;
+    let asked = RowLimits::of(Format::Svg, verb.filter.top, false).with(&verb.frames);
+    let answer = client.get_profile(asked.request(verb.filter.request(None))).await;
+    let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
+    let profile = asked.answer(address, answer)?;
     Ok(FlameGraph { measure }.encode(&profile, contents)?)
 }
 

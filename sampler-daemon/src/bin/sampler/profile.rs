@@ -13,7 +13,7 @@ pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Res
         let name = format.name();
         bail!("{name} is binary and standard output is a terminal (give -o FILE or pipe it)");
     }
-    let asked = RowLimits::of(format, verb.filter.top, verb.stacks);
+    let asked = RowLimits::of(format, verb.filter.top, verb.stacks).with(&verb.frames);
     let mut client = connect::client(address).await?;
     let answer = client.get_profile(asked.request(verb.filter.request(None)));
     let answer = progress::waiting(progress::PROFILE, answer).await;

@@ -3,7 +3,7 @@
 
 use super::raw::{RawFrame, RawProfile, RawRow};
 use sampler_common::estimate::{Estimator, Row, RowMoments, Stratum};
-use sampler_common::profile::{Kind, Quantities};
+use sampler_common::profile::{Kind, Quantities, used};
 use std::collections::BTreeMap;
 
 /// The frame of memory that has no stack.
@@ -93,22 +93,6 @@ fn add_unsampled(raw: &mut RawProfile, unsampled: &Row) {
 fn cut_frames(raw: &mut RawProfile) {
     let indices = raw.rows.iter_mut().flat_map(|row| &mut row.frames);
     raw.frames = used(std::mem::take(&mut raw.frames), indices);
-}
-
-/// The used entries of a table, in the order of the indices into it. The indices are changed to
-/// point into the result.
-pub(super) fn used<'a, T>(table: Vec<T>, indices: impl Iterator<Item = &'a mut u32>) -> Vec<T> {
-    let mut numbers: Vec<Option<u32>> = vec![None; table.len()];
-    let mut table: Vec<Option<T>> = table.into_iter().map(Some).collect();
-    let mut kept = Vec::new();
-    for index in indices {
-        let old = *index as usize;
-        *index = *numbers[old].get_or_insert_with(|| {
-            kept.extend(table[old].take());
-            kept.len() as u32 - 1
-        });
-    }
-    kept
 }
 
 #[cfg(test)]

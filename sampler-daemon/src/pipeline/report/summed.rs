@@ -1,9 +1,8 @@
 //! A profile whose functions are summed in the daemon, over every stack. Only the largest stacks
 //! are sent: of a hundred thousand stacks, a terminal shows a few lines.
 
-use super::order::used;
 use sampler_common::estimate::{Confidence, Estimate, Method, Moments, Row, RowMoments};
-use sampler_common::profile::{Profile, Quantities, Quantity, summed};
+use sampler_common::profile::{Profile, Quantities, Quantity, summed, used};
 
 /// The estimates of a row that functions need, without intervals. For weighted samples these are
 /// sums. There may be a hundred thousand rows, and none of these estimates is sent.

@@ -52,6 +52,7 @@ Examples:
   sampler profile --kind live --pid 4121
   sampler profile --last 30s --comm 'cc1*' --top 10
   sampler profile --kind live --min-age 10m     blocks that may be leaks
+  sampler profile --focus '^parse_' --hide '^std::'
   sampler profile --format pprof -o p.pb.gz && go tool pprof -http=: p.pb.gz
   sampler profile --format folded | flamegraph.pl > flames.svg";
 

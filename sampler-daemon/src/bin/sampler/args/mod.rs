@@ -1,6 +1,7 @@
 //! The command line: every value is parsed here, once, into a type that cannot be wrong.
 
 mod filter;
+mod frames;
 mod help;
 mod ps;
 mod select;
@@ -8,6 +9,7 @@ mod top;
 mod verbs;
 
 pub(crate) use filter::Filter;
+pub(crate) use frames::Frames;
 pub(crate) use ps::{By, PsVerb, Sort};
 pub(crate) use select::Select;
 pub(crate) use top::{SampledKind, TopVerb};

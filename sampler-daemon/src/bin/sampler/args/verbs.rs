@@ -1,6 +1,8 @@
 //! Options of the verbs.
 
-use super::{Filter, SampledKind, Select, bytes_or_none, confidence, period, samples_per_second};
+use super::{
+    Filter, Frames, SampledKind, Select, bytes_or_none, confidence, period, samples_per_second,
+};
 use crate::diff::Source;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, ValueEnum};
@@ -17,6 +19,8 @@ use std::time::Duration;
 pub(crate) struct ProfileVerb {
     #[command(flatten)]
     pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) frames: Frames,
     /// In text, the largest call stacks too
     #[arg(long)]
     pub(crate) stacks: bool,
@@ -46,6 +50,8 @@ pub(crate) struct WatchVerb {
 pub(crate) struct FlamegraphVerb {
     #[command(flatten)]
     pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) frames: Frames,
     /// What the width of a frame stands for
     #[arg(long, value_enum, default_value = "bytes")]
     pub(crate) measure: MeasureName,
@@ -205,7 +211,9 @@ impl FlamegraphVerb {
         if json {
             return Err("a flame graph is a picture (for json: sampler profile --json)".into());
         }
-        if self.measure == MeasureName::ByteSeconds && self.filter.is_narrowed() {
+        if self.measure == MeasureName::ByteSeconds
+            && (self.filter.is_narrowed() || self.frames.is_given())
+        {
             return Err(
                 "--measure byte-seconds is of all blocks since attach (choose processes, --confidence and --top only)"
                     .into(),
