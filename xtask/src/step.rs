@@ -24,6 +24,27 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs `command`, and prints its output and its duration when it has ended.
+///
+/// # Errors
+/// As for [`run`].
+pub(crate) fn run_quietly(what: &str, command: &mut Command) -> Result<()> {
+    eprintln!("==> {what} begins");
+    let started = Instant::now();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("start {}", command.get_program().display()))?;
+    let [out, error] = [&output.stdout, &output.stderr].map(|of| String::from_utf8_lossy(of));
+    // One write: the lines of two commands do not mix.
+    let seconds = started.elapsed().as_secs_f64();
+    eprintln!("==> {what}\n{error}{out}    {what}: {seconds:.1} s");
+    if !output.status.success() {
+        bail!("{what}: {} ended with {}", command.get_program().display(), output.status);
+    }
+    Ok(())
+}
+
 /// Returns the standard output of `command`.
 ///
 /// # Errors

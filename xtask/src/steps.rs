@@ -1,6 +1,9 @@
 //! Named steps of a long command, with their durations and failures.
 
+use std::panic::resume_unwind;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -49,6 +52,39 @@ impl Steps {
             self.failed.push(name.to_owned());
         }
         self.durations.push((name.to_owned(), Some(started.elapsed())));
+    }
+
+    /// Runs the command of each name, `lanes` at a time, in the order of `names`. The output of a
+    /// command is printed when the command has ended. Failures are reported by [`Steps::verdict`].
+    pub(crate) fn run_beside(
+        &mut self,
+        lanes: usize,
+        names: &[&str],
+        command: impl Fn(&str) -> Command + Sync,
+    ) {
+        let waiting = Mutex::new(names.iter());
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let lane = || {
+            let mut ended = Vec::new();
+            while let Some(name) = next() {
+                let started = Instant::now();
+                let passed = step::run_quietly(name, &mut command(name));
+                ended.push(((*name).to_owned(), started.elapsed(), passed));
+            }
+            ended
+        };
+        let ended: Vec<_> = thread::scope(|scope| {
+            let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+            let lanes = lanes.into_iter().map(thread::ScopedJoinHandle::join);
+            lanes.flat_map(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        for (name, duration, passed) in ended {
+            if let Err(error) = passed {
+                eprintln!("FAILED: {error:#}");
+                self.failed.push(name.clone());
+            }
+            self.durations.push((name, Some(duration)));
+        }
     }
 
     /// Records a step that cannot run here.
@@ -105,6 +141,22 @@ mod tests {
         assert!(steps.verdict().is_ok());
         steps.failed.push("leaks".to_owned());
         assert_eq!(steps.verdict().unwrap_err().to_string(), "failed: leaks");
+    }
+
+    #[test]
+    fn every_command_beside_another_runs_and_failures_are_named() {
+        let mut steps = Steps::default();
+        let shell = |name: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("exit {name}")]);
+            command
+        };
+        steps.run_beside(2, &["0", "1", "00", "2"], shell);
+        let mut ran: Vec<&str> = steps.durations.iter().map(|(name, _)| name.as_str()).collect();
+        ran.sort_unstable();
+        assert_eq!(ran, ["0", "00", "1", "2"]);
+        steps.failed.sort_unstable();
+        assert_eq!(steps.failed, ["1", "2"]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `cargo xtask test`: sets a machine up and runs every check and every test on it.
 //!
 //! The quick verdicts come first: `check`, then the simulations, then the end-to-end tests.
-//! End-to-end files run one after another, so that the time of each is known.
+//! Some end-to-end files run two at a time, the others one after another.
+
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
@@ -15,6 +17,37 @@ const SLOWEST_PRINTED: usize = 12;
 /// Environment variable for long tests (`tests/tests/inject/cycles`): how often the sampler is
 /// injected and ejected.
 const LONG: (&str, &str) = ("SAMPLER_TEST_CYCLES", "200");
+
+/// Number of end-to-end files that run at a time, of those that may.
+const LANES: usize = 2;
+/// End-to-end files that may run beside another one, slowest first. Their daemons probe processes
+/// of their own only, and they measure no time. Probes of `--all` and `--follow` slow every process
+/// of the machine, so such files run alone.
+const BESIDE_ANOTHER: &[&str] = &[
+    "export",
+    "strategies",
+    "truth",
+    "estimators",
+    "web",
+    "python",
+    "debuginfod",
+    "stack_cache",
+    "leaks",
+    "windows",
+    "metrics",
+    "formats",
+    "allocators",
+    "engines",
+    "sources",
+    "rates",
+    "pictures",
+    "progress",
+    "select",
+    "top",
+    "bad_input",
+    "unheard_library",
+    "gdb",
+];
 
 /// Tests to run besides the checks.
 #[derive(Clone, Debug, Default)]
@@ -73,22 +106,32 @@ fn simulate(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result
     steps.cargo(workspace, "simulations", &arguments)
 }
 
-/// Runs the end-to-end tests, one file and one test at a time: they measure, they share one kernel,
-/// and probes on libc hit in all of them.
+/// Runs the end-to-end tests, one test of a file at a time: all tests share one kernel. Files of
+/// [`BESIDE_ANOTHER`] run in two lanes, then every other file runs alone.
 fn end_to_end(workspace: &Workspace, is_long: bool, filter: &[&str]) -> Result<()> {
     let files = targets::of(workspace, "sampler-tests").context("list the end-to-end tests")?;
-    let mut steps = Steps::default();
-    for file in &files {
+    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    for name in BESIDE_ANOTHER {
+        anyhow::ensure!(names.contains(name), "no end-to-end file is called {name}");
+    }
+    let command = |name: &str| {
         let mut cargo = workspace.cargo();
-        let test = format!("--test={}", file.name);
+        let test = format!("--test={name}");
         cargo.args(["test", "-p", "sampler-tests", &test, "--", "--test-threads=1"]).args(filter);
         if is_long {
             cargo.arg("--include-ignored").env(LONG.0, LONG.1);
         }
-        steps.run_or_note(&file.name, &mut cargo);
+        cargo
+    };
+    let started = Instant::now();
+    let mut steps = Steps::default();
+    steps.run_beside(LANES, BESIDE_ANOTHER, command);
+    for name in names.iter().filter(|name| !BESIDE_ANOTHER.contains(name)) {
+        steps.run_or_note(name, &mut command(name));
     }
     steps.print_slowest(SLOWEST_PRINTED);
-    eprintln!("  {:>7.1} s  all {} end-to-end files", steps.total().as_secs_f64(), files.len());
+    let seconds = started.elapsed().as_secs_f64();
+    eprintln!("  {seconds:>7.1} s  all {} end-to-end files", files.len());
     if !is_long {
         eprintln!("  NOT RUN    tests that are said to be ignored above (cargo xtask test --long)");
     }
