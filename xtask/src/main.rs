@@ -4,6 +4,7 @@
 //! can (Debian, as root), and otherwise names the exact commands.
 
 mod bench;
+mod book;
 mod check;
 mod demo;
 mod ebpf;
@@ -20,6 +21,7 @@ mod step;
 mod steps;
 mod targets;
 mod test;
+mod tool;
 mod toolchain;
 mod traps;
 mod workspace;
@@ -81,6 +83,8 @@ enum Verb {
     },
     /// Collect the beginnings of allocators' functions from Debian's packages (fetches 60 MB)
     Prologues,
+    /// Make a site of the documentation, by mdBook
+    Book,
     /// Make the Debian package
     Package {
         /// Install, upgrade and remove it in a Debian made for that, with systemd (as root; fetches 60 MB)
@@ -179,6 +183,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Demo => demo::run(&workspace),
+        Verb::Book => book::build(&workspace),
         Verb::BuildPreload => preload::build(&workspace).map(drop),
         Verb::Package { test: false } => package::build(&workspace),
         Verb::Package { test: true } => package::test(&workspace),

@@ -10,11 +10,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::workspace::{self, Workspace};
+use crate::tool::Tool;
+use crate::workspace::Workspace;
 use crate::{ebpf, notices, packages, preload, step};
 
-/// The release of cargo-deb that the project is tested with.
-const CARGO_DEB: &str = "3.8.0";
+const CARGO_DEB: Tool = Tool { name: "cargo-deb", version: "3.8.0", arguments: &[] };
 /// Each program, its arguments for manual pages and completions, and the section of its pages.
 const PROGRAMS: [(&str, &str, &str, &str); 2] =
     [("sampler", "man", "completions", "man1"), ("samplerd", "--man", "--completions", "man8")];
@@ -103,7 +103,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 /// If cargo-deb cannot be installed, or fails.
 pub(crate) fn pack(workspace: &Workspace) -> Result<PathBuf> {
     generate(workspace)?;
-    let program = cargo_deb(workspace)?;
+    let program = CARGO_DEB.path(workspace)?;
     let mut command = Command::new(&program);
     command
         .current_dir(&workspace.root)
@@ -113,22 +113,6 @@ pub(crate) fn pack(workspace: &Workspace) -> Result<PathBuf> {
     let path = PathBuf::from(step::output(&mut command).context("cargo-deb")?.trim_end());
     ensure!(path.is_file(), "cargo-deb made no package at {}", path.display());
     Ok(path)
-}
-
-/// The path of cargo-deb, which is installed under the target directory if it is missing.
-fn cargo_deb(workspace: &Workspace) -> Result<PathBuf> {
-    let tools = workspace.tools();
-    let own = tools.join("bin/cargo-deb");
-    if own.is_file() {
-        return Ok(own);
-    }
-    if let Some(program) = workspace::in_path("cargo-deb") {
-        return Ok(program);
-    }
-    let mut command = step::isolated(&step::cargo());
-    command.args(["install", "cargo-deb", "--version", CARGO_DEB, "--locked", "--quiet", "--root"]);
-    step::run(&format!("install cargo-deb {CARGO_DEB}"), command.arg(&tools))?;
-    Ok(own)
 }
 
 #[cfg(test)]

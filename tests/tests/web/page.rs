@@ -155,7 +155,7 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     let [value, low, high] = wait::until("a difference", || {
         page.press("r")?;
         drawn(&page)?;
-        Ok(numbers(&page, "#difference tbody tr").ok())
+        Ok(numbers(&page, "#stacks tbody tr").ok())
     })?;
     ensure!(low <= value && value <= high, "{value} is not within {low} … {high}");
     // The keyboard selects a window of one bar.
@@ -221,7 +221,8 @@ fn the_page_offers_supported_views_only() -> Result<()> {
         of('views').filter((b) => b.disabled).map((b) => b.dataset.view), document.getElementById('state').classList.contains('wrong'), \
         document.getElementById('processes').textContent];";
     let shown = page.run(script)?;
-    let expected = serde_json::json!([["alloc"], "alloc", ["difference"], false]);
+    let expected =
+        serde_json::json!([["alloc"], "alloc", ["leaks", "lifetimes", "difference"], false]);
     ensure!(
         shown.as_array().is_some_and(|of| of[..4] == expected.as_array().unwrap()[..]),
         "{shown}"
@@ -230,4 +231,46 @@ fn the_page_offers_supported_views_only() -> Result<()> {
     let processes = shown[4].as_str().context("no processes")?;
     ensure!(processes.contains("not known yet") && !processes.contains("held"), "{processes}");
     Ok(())
+}
+
+/// The page names a leak as long as it grows, with the bounds that the API has, and the lifetimes.
+#[test]
+fn a_leak_and_lifetimes_are_shown() -> Result<()> {
+    let mut workload = Workload::start("leaks.c", &[])?;
+    let served = Served::start(&[workload.pid()], &["--interval", "4096"])?;
+    let mut turn = |how: &str| {
+        workload.child().send(how)?;
+        workload.truth()
+    };
+    turn("steady")?;
+    let page = served.page()?;
+    page.press("l")?;
+    let first = "const row = document.querySelector('#stacks tbody tr'); \
+        return row && [row.dataset.growing, row.querySelector('.frame:nth-child(2)')?.textContent, \
+        document.getElementById('stacks-head').textContent];";
+    let shown = wait::until("the leak", || {
+        turn("leak")?;
+        page.press("r")?;
+        drawn(&page)?;
+        let shown = page.run(first)?;
+        let frame = shown[1].as_str().unwrap_or_default();
+        Ok((shown[0] == "true" && frame.starts_with("leak ")).then_some(shown))
+    })?;
+    let head = shown[2].as_str().context("no text")?;
+    ensure!(head.contains("holds more and more") && head.contains("leak (leaks.c:"), "{head}");
+    let [value, low, high] = numbers(&page, "#stacks tbody tr")?;
+    ensure!(0.0 < low && low <= value && value <= high, "{value} is not in {low} to {high}");
+    let answer = served.json("/api/leaks")?;
+    ensure!(answer["growing"].as_u64() >= Some(1), "{answer}");
+
+    page.press("e")?;
+    drawn(&page)?;
+    let [value, low, high] = numbers(&page, "#stacks tbody tr")?;
+    ensure!(0.0 < low && low <= value && value <= high, "{value} is not in {low} to {high}");
+    let rows = page.run("return document.querySelectorAll('#stacks tbody tr').length")?;
+    let stacks = served.json("/api/lifetimes")?["stacks"].as_array().map(Vec::len);
+    ensure!(rows.as_u64() == stacks.map(|of| of as u64), "{rows} rows of {stacks:?} stacks");
+    let complaints = page.complaints()?;
+    ensure!(complaints.is_empty(), "{complaints:?}");
+    served.daemon.stop()
 }

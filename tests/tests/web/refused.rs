@@ -29,6 +29,8 @@ fn requests_without_the_token_are_refused() -> Result<()> {
         "/api/download?snapshot=1&format=json",
         "/api/history",
         "/api/difference",
+        "/api/leaks",
+        "/api/lifetimes",
         "/nothing",
     ] {
         refused(&served.send(path, &[])?, 403, "no token")?;

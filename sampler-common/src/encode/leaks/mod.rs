@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 pub use json::object;
-pub use text::text;
+pub use text::{answer, text};
 
 #[cfg(test)]
 mod tests;

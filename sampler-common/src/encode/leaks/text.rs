@@ -67,7 +67,7 @@ pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
 }
 
 /// The answer: what grows, how fast and since when, or why that is unknown.
-fn answer(of: &Leaks) -> String {
+pub fn answer(of: &Leaks) -> String {
     let seconds = of.length_ns() as f64 / 1e9;
     let [came, went] = [of.total.came, of.total.went];
     let Some(leak) = of.stacks.first().filter(|leak| leak.grown.is_growing()) else {

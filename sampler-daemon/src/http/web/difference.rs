@@ -1,14 +1,11 @@
 //! The comparison of two windows.
 
-use super::site::Profiles;
+use super::site::{MAX_STACKS, Profiles};
 use crate::http::answer::Problem;
 use crate::pipeline::{AskedWindow, ProfileRequest};
 use sampler_common::comparison::{Question, compare, parted};
 use sampler_common::encode::comparison::object;
 use sampler_common::profile::Profile;
-
-/// Maximum number of stacks that are shown.
-const MAX_STACKS: usize = 500;
 
 /// Compares two profiles and returns the JSON of `sampler diff --json`, with at most [`MAX_STACKS`]
 /// stacks.

@@ -39,9 +39,12 @@ const FILES: &[File] = files! {
     "/format.js" SCRIPT "format.js",
     "/head.js" SCRIPT "head.js",
     "/keys.js" SCRIPT "keys.js",
+    "/leaks.js" SCRIPT "leaks.js",
+    "/lifetimes.js" SCRIPT "lifetimes.js",
     "/unsupported.js" SCRIPT "unsupported.js",
     "/processes.js" SCRIPT "processes.js",
     "/server.js" SCRIPT "server.js",
+    "/stacks.js" SCRIPT "stacks.js",
     "/table.js" SCRIPT "table.js",
     "/tree.js" SCRIPT "tree.js",
 };

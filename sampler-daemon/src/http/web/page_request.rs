@@ -3,7 +3,9 @@
 use crate::http::answer::Problem;
 use crate::http::escape::shown;
 use crate::http::query::{criterion, pairs};
-use crate::pipeline::{AskedWindow, HistoryRequest, ProfileRequest, Scope};
+use crate::pipeline::{
+    AskedWindow, HistoryRequest, LeaksRequest, LifetimesRequest, ProfileRequest, Scope,
+};
 use crate::store::Selector;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -89,6 +91,17 @@ impl PageRequest {
     pub(super) fn history(self) -> HistoryRequest {
         let seconds = self.seconds.unwrap_or(DEFAULT_SECONDS);
         HistoryRequest { selector: self.selector, span_ns: seconds.saturating_mul(1_000_000_000) }
+    }
+
+    /// The request for growth over half of the time since attach.
+    pub(super) fn leaks(self, top: usize) -> LeaksRequest {
+        let (selector, confidence) = (self.selector, Confidence::DEFAULT);
+        LeaksRequest { selector, over_ns: None, confidence, top }
+    }
+
+    /// The request for lifetimes since attach.
+    pub(super) fn lifetimes(self, top: usize) -> LifetimesRequest {
+        LifetimesRequest { selector: self.selector, confidence: Confidence::DEFAULT, top }
     }
 
     /// The request for a profile of a window; of everything since the attach if no window is given.

@@ -10,7 +10,9 @@ use super::snapshots::Snapshots;
 use crate::http::answer::{Answer, BINARY, Problem, of_type};
 use crate::http::escape::shown;
 use crate::http::guard::Guard;
-use crate::pipeline::{ListRequest, Names, ProfileRequest, Profiler, assemble};
+use crate::pipeline::{
+    ListRequest, Names, ProfileRequest, Profiler, assemble, assemble_leaks, assemble_lifetimes,
+};
 use crate::token::Token;
 use axum::Router;
 use axum::extract::State;
@@ -18,7 +20,7 @@ use axum::http::{StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::get;
 use sampler_common::encode::text::Text;
-use sampler_common::encode::{Format, view};
+use sampler_common::encode::{Format, leaks as of_leaks, lifetimes as of_lifetimes, view};
 use sampler_common::profile::Profile;
 use std::io;
 use std::sync::Arc;
@@ -29,6 +31,8 @@ use tower::limit::GlobalConcurrencyLimitLayer;
 const MAX_FRAMES: usize = 20_000;
 /// Maximum number of functions in the table.
 const MAX_FUNCTIONS: usize = 1000;
+/// Maximum number of stacks in a table.
+pub(super) const MAX_STACKS: usize = 500;
 /// Maximum number of requests that are answered at a time. Further requests wait.
 const AT_ONCE: usize = 4;
 /// Time limit of an answer.
@@ -79,6 +83,8 @@ pub(super) fn router(token: Token, profiler: Profiler, names: Names) -> Router {
         .route("/api/download", get(download))
         .route("/api/history", get(history))
         .route("/api/difference", get(compare))
+        .route("/api/leaks", get(leaks))
+        .route("/api/lifetimes", get(lifetimes))
         .layer(GlobalConcurrencyLimitLayer::new(AT_ONCE))
         .fallback(async |uri: Uri| Problem::no_page(&uri, "is /"))
         // A request without the token gets the same answer for every path.
@@ -146,6 +152,24 @@ async fn compare(State(site): Site, asked: PageRequest) -> Answer {
     Ok(of_type(JSON, difference(&site.profiles, sides).await?))
 }
 
+/// The stacks whose held bytes grow, with the answer in one sentence.
+async fn leaks(State(site): Site, asked: PageRequest) -> Answer {
+    let Profiles { profiler, names } = &site.profiles;
+    let raw = profiler.leaks(asked.leaks(MAX_STACKS)).await?.map_err(Problem::bad)?;
+    let leaks = assemble_leaks(raw, names).await.map_err(Problem::broken)?;
+    let mut object = of_leaks::object(&leaks);
+    object["answer"] = of_leaks::answer(&leaks).into();
+    Ok(of_type(JSON, serde_json::to_vec(&object).map_err(Problem::broken)?))
+}
+
+/// The lifetimes of memory, by stack.
+async fn lifetimes(State(site): Site, asked: PageRequest) -> Answer {
+    let Profiles { profiler, names } = &site.profiles;
+    let raw = profiler.lifetimes(asked.lifetimes(MAX_STACKS)).await?.map_err(Problem::bad)?;
+    let object = of_lifetimes::json(&assemble_lifetimes(raw, names).await);
+    Ok(of_type(JSON, serde_json::to_vec(&object).map_err(Problem::broken)?))
+}
+
 /// The answer that `write` writes, on a thread for blocking work.
 async fn written(
     kind: &'static str,
@@ -197,6 +221,7 @@ mod tests {
         for (without, with, paths) in [
             (200, 200, &["/", "/app.js"][..]),
             (403, 503, &["/api/overview", "/api/graph", "/api/history", "/api/difference"]),
+            (403, 503, &["/api/leaks", "/api/lifetimes"]),
             (403, 400, &["/api/graph?kind=x", "/api/table", "/api/matches?q=x"]),
             (403, 410, &["/api/download?snapshot=1"]),
             (403, 404, &["/api", "/api/", "//", "/../x", "/index.html", "/static/app.js", "*"]),

@@ -68,8 +68,12 @@ impl Capabilities {
     pub(super) fn unsupported(&self) -> Vec<(&'static str, String)> {
         let kinds = [Kind::Live, Kind::Alloc, Kind::Peak, Kind::Mapped];
         let kinds = kinds.into_iter().map(|of| (of.name(), self.kind(of)));
-        let all = kinds.chain([("history", self.whole("a history"))]);
-        all.filter_map(|(name, of)| Some((name, of.err()?))).collect()
+        let views = [
+            ("history", self.whole("a history")),
+            ("leaks", self.frees("leaks")),
+            ("lifetimes", self.frees("lifetimes")),
+        ];
+        kinds.chain(views).filter_map(|(name, of)| Some((name, of.err()?))).collect()
     }
 
     fn since_attach(&self, what: &str, event: &str, instead: &str) -> Result<(), String> {
@@ -100,10 +104,12 @@ mod tests {
     fn each_option_disables_its_capabilities() {
         let all = || Capabilities { windows: None, track_live: true, mappings: true };
         assert!(names(all()).is_empty());
-        assert_eq!(names(Capabilities { track_live: false, ..all() }), ["live", "peak"]);
+        let held = ["live", "peak", "leaks", "lifetimes"];
+        assert_eq!(names(Capabilities { track_live: false, ..all() }), held);
         assert_eq!(names(Capabilities { mappings: false, ..all() }), ["mapped"]);
         let windows = Budget::parse("1%").ok();
-        assert_eq!(names(Capabilities { windows, ..all() }), ["live", "peak", "mapped", "history"]);
+        let none = ["live", "peak", "mapped", "history", "leaks", "lifetimes"];
+        assert_eq!(names(Capabilities { windows, ..all() }), none);
     }
 
     #[test]

@@ -7,6 +7,8 @@ import { Flame } from "./flame.js";
 import * as format from "./format.js";
 import * as head from "./head.js";
 import { keys } from "./keys.js";
+import { leaks } from "./leaks.js";
+import { lifetimes } from "./lifetimes.js";
 import { first, offer } from "./unsupported.js";
 import { Processes } from "./processes.js";
 import { ask, download, Refused } from "./server.js";
@@ -80,6 +82,7 @@ async function refresh() {
     head.profile(shown.graph, shown.overview);
     if (chosen.view === "table") await fillTable(signal);
     if (chosen.view === "difference") await fillDifference(signal);
+    if (chosen.view in STACKS) await fillStacks(signal);
     if (by("search").value) await find(signal);
     document.body.dataset.ready = Math.round(performance.now() - began);
     say(chosen.live && !chosen.window ? "" : chosen.window ? "window: not refreshed" : "paused");
@@ -135,21 +138,30 @@ async function fillTable(signal) {
   table.show(answer, shown.graph.total.value);
 }
 
+// Views of stacks since attach, whatever kind or window is chosen.
+const STACKS = { leaks, lifetimes };
+
+async function fillStacks(signal) {
+  const { view } = chosen;
+  const answer = await ask(`/api/${view}`, selector(), signal);
+  STACKS[view](answer, by("stacks-head"), by("stacks"));
+}
+
 async function fillDifference(signal) {
   const { slots } = chart;
   const [a, b] = windows(slots);
-  by("difference").replaceChildren();
+  by("stacks").replaceChildren();
   if (chosen.kind !== "alloc") {
-    by("difference-head").textContent = "Two windows differ in what was allocated in them: choose allocated (key A). How what is held grows is shown by “sampler leaks”.";
+    by("stacks-head").textContent = "Two windows differ in what was allocated in them: choose allocated (key A). What is held and grows: see Leaks (key L).";
     return;
   }
   if (!a || !b) {
-    by("difference-head").textContent = "A difference needs two windows: wait for a few seconds of history.";
+    by("stacks-head").textContent = "A difference needs two windows: wait for a few seconds of history.";
     return;
   }
   chart.show(chart.history, b, a);
   const values = { ...selector(), kind: chosen.kind, since: whole(a[0]), until: whole(a[1]), b_since: whole(b[0]), b_until: whole(b[1]) };
-  difference(await ask("/api/difference", values, signal), by("difference-head"), by("difference"));
+  difference(await ask("/api/difference", values, signal), by("stacks-head"), by("stacks"));
 }
 
 // A and B; where nothing is chosen, the older half of the history and the newer one.
@@ -196,15 +208,16 @@ function search() {
 }
 
 function change(values) {
+  if (values.view && values.view !== chosen.view) for (const id of ["stacks-head", "stacks"]) by(id).replaceChildren();
   Object.assign(chosen, values);
   choose(by("kinds"), "kind", chosen.kind);
   choose(by("measures"), "measure", chosen.measure);
   choose(by("views"), "view", chosen.view);
   by("flame-box").hidden = chosen.view !== "flame";
   by("table-box").hidden = chosen.view !== "table";
-  by("difference-box").hidden = chosen.view !== "difference";
+  by("stacks-box").hidden = chosen.view !== "difference" && !(chosen.view in STACKS);
   by("icicle").hidden = chosen.view !== "flame";
-  by("totals").hidden = chosen.view === "difference";
+  by("totals").hidden = !by("stacks-box").hidden;
   by("live").setAttribute("aria-pressed", String(chosen.live));
   by("all-time").hidden = !chosen.window && !chosen.other;
   document.body.dataset.view = chosen.view;
@@ -259,7 +272,8 @@ by("all-time").addEventListener("click", () => change({ window: null, other: nul
 keys({
   "/": () => { by("search").focus(); by("search").select(); },
   Escape: back,
-  f: () => change({ view: "flame" }), t: () => change({ view: "table" }), d: () => change({ view: "difference" }),
+  f: () => change({ view: "flame" }), t: () => change({ view: "table" }),
+  l: () => change({ view: "leaks" }), e: () => change({ view: "lifetimes" }), d: () => change({ view: "difference" }),
   h: () => change({ kind: "live" }), a: () => change({ kind: "alloc" }), k: () => change({ kind: "peak" }), m: () => change({ kind: "mapped" }),
   b: () => change({ measure: "space" }), o: () => change({ measure: "objects" }),
   i: icicle, r: refresh, p: () => change({ live: !chosen.live }),

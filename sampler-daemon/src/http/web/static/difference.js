@@ -2,8 +2,7 @@
 
 import { element } from "./dom.js";
 import * as format from "./format.js";
-
-const FRAMES = 6; // shown of a stack; the others are in its title
+import { cell, draw, frames, soft } from "./stacks.js";
 
 export function difference(answer, head, table) {
   const human = (n) => format.bytes(n);
@@ -13,26 +12,20 @@ export function difference(answer, head, table) {
   head.replaceChildren(
     element("p", {}, element("b", { class: "side a" }, "A"), ` ${side(answer.a)}  `, element("b", { class: "side b" }, "B"), ` ${side(answer.b)}`),
     element("p", {}, `All stacks: ${human(total.a)}${rate} → ${human(total.b)}${rate}, `, changed(total, rate)),
-    element("p", { class: "soft" }, `${format.grouped(answer.significant)} of ${format.plural(answer.tested, "tested stack")} changed by more than chance explains; ` +
+    soft(`${format.grouped(answer.significant)} of ${format.plural(answer.tested, "tested stack")} changed by more than chance explains; ` +
       `at most ${answer.false_discovery_rate * 100}% of such by chance (Benjamini–Hochberg). Intervals are pointwise, at ${answer.confidence * 100}%.`),
-    element("p", { class: "soft" }, "Drag over the history for B, with Shift for A; without, its halves are compared."),
-    ...(answer.samples === "shared" ? [element("p", { class: "soft" }, "Blocks in both windows count as independent: intervals are too wide, never too narrow.")] : []));
-  const title = (text, isNumber = true) => element("th", { scope: "col", class: isNumber ? "number" : "" }, text);
-  const columns = element("tr", {}, title("A"), title("B"), title("Change"), title("p, adjusted"), title("Stack", false));
+    soft("Drag over the history for B, with Shift for A; without, its halves are compared."),
+    ...(answer.samples === "shared" ? [soft("Blocks in both windows count as independent: intervals are too wide, never too narrow.")] : []));
   const rows = answer.stacks.map((stack) => {
     const { space } = stack;
-    const frames = [...stack.frames].reverse();
-    const cell = (...parts) => element("td", { class: "number" }, ...parts);
     const row = element("tr", { class: stack.significant ? (space.value > 0 ? "grown" : "shrunk") : "chance" },
       cell(human(space.a) + rate), cell(human(space.b) + rate), cell(changed(space, rate)),
       cell(space.p_adjusted === null ? element("span", { class: "soft", title: "fewer than 5 samples: not tested" }, "–") : chance(space.p_adjusted)),
-      element("td", { class: "function", title: frames.join("\n") },
-        ...frames.slice(0, FRAMES).map((name) => element("span", { class: "frame" }, name)),
-        frames.length > FRAMES ? element("span", { class: "soft" }, `… ${frames.length - FRAMES} more`) : ""));
+      frames([...stack.frames].reverse()));
     Object.assign(row.dataset, { value: space.value, low: space.low, high: space.high, significant: stack.significant });
     return row;
   });
-  table.replaceChildren(element("thead", {}, columns), element("tbody", {}, ...rows));
+  draw(table, ["A", "B", "Change", "p, adjusted"], rows);
 }
 
 function changed(of, rate) {

@@ -10,6 +10,8 @@ const KEYS = [
   ["Home", "to the root"],
   ["F", "flame graph"],
   ["T", "table of functions"],
+  ["L", "leaks: what holds more and more"],
+  ["E", "lifetimes: how long memory is held, to its end"],
   ["D", "difference of two windows"],
   ["I", "icicle: root at the top"],
   ["H  A  K  M", "held now, allocated, peak, mapped"],

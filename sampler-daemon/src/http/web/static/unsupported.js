@@ -2,9 +2,11 @@
 
 import { by } from "./dom.js";
 
+const NEEDS = { difference: "history" };
+
 export function offer({ unsupported }) {
   for (const button of by("kinds").children) set(button, unsupported[button.dataset.kind]);
-  for (const button of by("views").children) set(button, button.dataset.view === "difference" ? unsupported.history : undefined);
+  for (const button of by("views").children) set(button, unsupported[NEEDS[button.dataset.view] ?? button.dataset.view]);
 }
 
 function set(button, why) {

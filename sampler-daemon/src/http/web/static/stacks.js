@@ -1,0 +1,26 @@
+// Tables of stacks: the frames of a row, and the table itself.
+
+import { element } from "./dom.js";
+
+const FRAMES = 6; // shown of a stack; the others are in its title
+
+// A cell with the frames of a stack, leaf first.
+export function frames(names) {
+  return element("td", { class: "function", title: names.join("\n") },
+    ...names.slice(0, FRAMES).map((name) => element("span", { class: "frame" }, name)),
+    names.length > FRAMES ? element("span", { class: "soft" }, `… ${names.length - FRAMES} more`) : "");
+}
+
+export const cell = (...parts) => element("td", { class: "number" }, ...parts);
+
+// A number, and its interval on a line of its own.
+export const around = (strong, interval) => cell(element("strong", {}, strong), element("span", { class: "interval" }, interval));
+
+export const soft = (text) => element("p", { class: "soft" }, text);
+
+// Draws a table. The last column is the stack.
+export function draw(table, titles, rows) {
+  const heads = [...titles, "Stack"].map((title) =>
+    element("th", { scope: "col", class: title === "Stack" ? "" : "number" }, title));
+  table.replaceChildren(element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows));
+}
