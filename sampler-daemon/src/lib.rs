@@ -9,6 +9,7 @@
 //!   [`parser`] and [`debuginfod`] are the only modules that touch the kernel, `/proc` and files.
 
 mod accept;
+pub mod bounded_file;
 pub mod bpf;
 pub mod debuginfod;
 pub mod export;

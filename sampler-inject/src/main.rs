@@ -4,11 +4,15 @@
 //! 2: something went wrong.
 
 use clap::{Args, Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use sampler_common::sampling::Rate;
 use sampler_inject::preflight::Refusal;
 use sampler_inject::{operation, steps, stop};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Maximum bytes of this process's address space. Two files of 256 MiB are read at most.
+const MAX_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Puts the in-process sampler into a running process, and takes it out.
 #[derive(Parser)]
@@ -75,6 +79,12 @@ fn main() -> ExitCode {
     }
     // The kernel's out-of-memory killer must not kill this process in the middle of an operation.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    // A file of the target may claim any size, and this process would be the last to be killed.
+    let limit = Rlimit { current: Some(MAX_MEMORY_BYTES), maximum: Some(MAX_MEMORY_BYTES) };
+    if let Err(error) = setrlimit(Resource::As, limit) {
+        println!("failed: limit the memory of this process: {error}");
+        return ExitCode::from(2);
+    }
     match run(command.verb) {
         Ok(report) => {
             println!("{report}");

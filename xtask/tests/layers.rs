@@ -74,6 +74,13 @@ const RULES: &[Rule] = &[
         allowed: &["sampler-daemon/src/debuginfod"],
     },
     Rule {
+        why: "files of other users are read up to a bound",
+        words: &["ReadCache"],
+        searched: &["sampler-daemon/src", "sampler-inject/src"],
+        // The injector's memory is limited.
+        allowed: &["sampler-daemon/src/bounded_file.rs", "sampler-inject/src/elf.rs"],
+    },
+    Rule {
         why: "names are read from files in one place",
         words: &["blazesym", "cpp_demangle", "rustc_demangle"],
         searched: &["sampler-daemon/src"],

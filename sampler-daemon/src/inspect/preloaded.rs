@@ -7,14 +7,17 @@
 //! that is read is a rate or nothing.
 
 use super::mappings::{self, Backing};
+use crate::bounded_file::BoundedFile;
 use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
-use object::{Endianness, ReadCache, ReadRef};
+use object::{Endianness, ReadRef};
 use sampler_common::sampling::Rate;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 
+/// Most bytes of a file that are read: the headers and symbols of our library take some KiB.
+const MAX_READ_BYTES: u64 = 8 << 20;
 /// The block's symbol.
 const SYMBOL: &[u8] = b"sampler_preload_settings";
 /// The block's first word.
@@ -42,9 +45,9 @@ pub struct Preloaded {
 impl Preloaded {
     /// Finds the block in a file; `None` if the file is not our library.
     pub fn find(file: &File) -> Option<Preloaded> {
-        let data = ReadCache::new(file.try_clone().ok()?);
+        let data = BoundedFile::new(file, MAX_READ_BYTES);
         let offset = settings_offset(&data).ok()??;
-        let bytes = data.read_bytes_at(offset, BLOCK_BYTES).ok()?;
+        let bytes = (&data).read_bytes_at(offset, BLOCK_BYTES).ok()?;
         let word = u64::from_le_bytes(*bytes.first_chunk()?);
         (word == MAGIC).then_some(Preloaded { offset })
     }

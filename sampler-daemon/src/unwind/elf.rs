@@ -5,17 +5,17 @@
 
 use super::cfi_cache::MAX_UNWIND_BYTES;
 use super::module::CodeSegment;
+use crate::bounded_file::BoundedFile;
 use object::elf::{
     FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64,
     SHT_NOBITS,
 };
+use object::read::ReadRef;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
-use object::read::{ReadCache, ReadCacheOps, ReadRef};
 use object::{LittleEndian, read};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 const ENDIAN: LittleEndian = LittleEndian;
@@ -38,52 +38,6 @@ const MAX_HEADER_BYTES: u64 = 8 << 20;
 
 /// Most bytes of a file that are read for its sections, with their headers and names.
 const MAX_READ_BYTES: u64 = MAX_SECTION_BYTES + MAX_HEADER_BYTES;
-
-/// Reads at a position of its own, since all holders of the file share the file's position. Reading
-/// fails after `left` bytes: a file may claim any number of tables of any size, and [`ReadCache`]
-/// keeps everything that it has read.
-struct Positioned<'a> {
-    file: &'a File,
-    position: u64,
-    left: u64,
-}
-
-impl Positioned<'_> {
-    fn of(file: &File, max_bytes: u64) -> ReadCache<Positioned<'_>> {
-        ReadCache::new(Positioned { file, position: 0, left: max_bytes })
-    }
-
-    /// Counts bytes before they are read. Their buffer takes no memory until it is written.
-    fn spend(&mut self, bytes: usize) -> Result<(), ()> {
-        self.left = self.left.checked_sub(bytes as u64).ok_or(())?;
-        Ok(())
-    }
-}
-
-impl ReadCacheOps for Positioned<'_> {
-    fn len(&mut self) -> Result<u64, ()> {
-        self.file.metadata().map(|metadata| metadata.len()).map_err(drop)
-    }
-
-    fn seek(&mut self, position: u64) -> Result<u64, ()> {
-        self.position = position;
-        Ok(position)
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ()> {
-        self.spend(buffer.len())?;
-        let count = self.file.read_at(buffer, self.position).map_err(drop)?;
-        self.position += count as u64;
-        Ok(count)
-    }
-
-    fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ()> {
-        self.spend(buffer.len())?;
-        self.file.read_exact_at(buffer, self.position).map_err(drop)?;
-        self.position += buffer.len() as u64;
-        Ok(())
-    }
-}
 
 /// A segment of the file that is loaded into memory.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +64,7 @@ pub(super) struct Headers {
 impl Headers {
     /// Reads the headers from a file; `None` if it is no 64-bit little-endian ELF file.
     pub(super) fn of_file(file: &File) -> Option<Headers> {
-        headers(&Positioned::of(file, MAX_HEADER_BYTES)).ok()
+        headers(&BoundedFile::new(file, MAX_HEADER_BYTES)).ok()
     }
 
     /// Reads the headers from memory.
@@ -201,7 +155,7 @@ pub(super) struct Sections {
 impl Sections {
     /// Reads the sections from a file; empty if the file has none.
     pub(super) fn of_file(file: &File) -> Sections {
-        sections(&Positioned::of(file, MAX_READ_BYTES)).unwrap_or_default()
+        sections(&BoundedFile::new(file, MAX_READ_BYTES)).unwrap_or_default()
     }
 
     /// Reads the sections from memory.
@@ -330,21 +284,4 @@ fn eh_frame_pointer(bytes: &[u8], address: u64) -> Option<u64> {
     let (&[1, 0x1b, _, _], rest) = bytes.split_first_chunk::<4>()? else { return None };
     let relative = i32::from_le_bytes(*rest.first_chunk()?);
     address.checked_add(4)?.checked_add_signed(i64::from(relative))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_of_any_size_is_read_within_bounds() {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(1 << 40).unwrap();
-        let cache = Positioned::of(&file, MAX_HEADER_BYTES);
-        assert!((&cache).read_bytes_at(0, 1 << 34).is_err());
-        for at in 0..100 {
-            let is_read = (&cache).read_bytes_at(at << 20, 1 << 20).is_ok();
-            assert_eq!(is_read, at < MAX_HEADER_BYTES >> 20, "{at}");
-        }
-    }
 }

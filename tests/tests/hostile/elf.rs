@@ -41,6 +41,8 @@ pub(crate) struct Elf {
     /// Bytes of notes that a program header claims.
     notes: u64,
     build_id: Option<[u8; 20]>,
+    /// Number of program headers that the file claims, if it is not the real one.
+    programs: Option<u32>,
 }
 
 impl Elf {
@@ -66,6 +68,12 @@ impl Elf {
     /// Adds notes of this many bytes.
     pub(crate) fn notes(mut self, bytes: u64) -> Elf {
         self.notes = bytes;
+        self
+    }
+
+    /// Claims this many program headers: the first section's header has the number (`PN_XNUM`).
+    pub(crate) fn programs(mut self, count: u32) -> Elf {
+        self.programs = Some(count);
         self
     }
 
@@ -136,6 +144,10 @@ impl Elf {
             end = end.max(offset + size);
             offset += (bytes.len() as u64).next_multiple_of(16).max(16);
         }
+        if let Some(count) = self.programs {
+            headers[44..48].copy_from_slice(&count.to_le_bytes());
+            end = end.max(64 + 56 * u64::from(count));
+        }
         file.write_all_at(&headers, offset)?;
         end = end.max(offset + headers.len() as u64);
         let mut id = words(&[4, 20, 3]);
@@ -150,7 +162,7 @@ impl Elf {
         head.extend(words(&[1]));
         head.extend(longs(&[0, 64, offset]));
         head.extend(words(&[0]));
-        let programs = 1 + u16::from(notes > 0);
+        let programs = self.programs.map_or(1 + u16::from(notes > 0), |_| u16::MAX);
         head.extend(halves(&[
             64,
             56,

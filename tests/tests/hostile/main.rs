@@ -152,6 +152,18 @@ fn notes_and_unwind_tables_of_any_size_are_survived() -> Result<()> {
     ends(&mut survives_file(many)?)
 }
 
+/// The table would take 4 GiB, all zeros. The memory is that of the whole run, not of its end.
+#[test]
+fn endless_program_headers_take_no_memory() -> Result<()> {
+    let count = (4 * GIB / 56) as u32;
+    let mut daemon = survives_file(Elf::default().symbol("own").programs(count))?;
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse()?;
+    ensure!(peak_kib < GIB >> 10, "{peak_kib} KiB were resident");
+    ends(&mut daemon)
+}
+
 #[test]
 fn compressed_sections_beyond_the_limit_are_refused() -> Result<()> {
     let (abbreviations, _) = elf::inlined(0);

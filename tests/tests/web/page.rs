@@ -246,7 +246,7 @@ fn a_leak_and_lifetimes_are_shown() -> Result<()> {
     let page = served.page()?;
     page.press("l")?;
     let first = "const row = document.querySelector('#stacks tbody tr'); \
-        return row && [row.dataset.growing, row.querySelector('.frame:nth-child(2)')?.textContent, \
+        return row && [row.dataset.growing, row.querySelector('.site').textContent, \
         document.getElementById('stacks-head').textContent];";
     let shown = wait::until("the leak", || {
         turn("leak")?;
@@ -254,7 +254,7 @@ fn a_leak_and_lifetimes_are_shown() -> Result<()> {
         drawn(&page)?;
         let shown = page.run(first)?;
         let frame = shown[1].as_str().unwrap_or_default();
-        Ok((shown[0] == "true" && frame.starts_with("leak ")).then_some(shown))
+        Ok((shown[0] == "true" && frame.starts_with("leak (leaks.c:")).then_some(shown))
     })?;
     let head = shown[2].as_str().context("no text")?;
     ensure!(head.contains("holds more and more") && head.contains("leak (leaks.c:"), "{head}");

@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 pub use json::object;
-pub use text::{answer, text};
+pub use text::{answer, site, text};
 
 #[cfg(test)]
 mod tests;

@@ -100,7 +100,7 @@ pub fn answer(of: &Leaks) -> String {
 ///
 /// For a Python program the site is the innermost Python function. Else it is the first function
 /// from the leaf that is neither an allocator's nor a standard library's.
-fn site(frames: &[Line]) -> String {
+pub fn site(frames: &[Line]) -> String {
     let own = || frames.iter().rev().filter(|line| !is_entry(&line.function));
     let is_library = |line: &&Line| LIBRARIES.iter().any(|of| line.function.starts_with(of));
     let python = own().find(|line| line.file.ends_with(".py"));

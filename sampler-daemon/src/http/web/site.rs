@@ -159,6 +159,9 @@ async fn leaks(State(site): Site, asked: PageRequest) -> Answer {
     let leaks = assemble_leaks(raw, names).await.map_err(Problem::broken)?;
     let mut object = of_leaks::object(&leaks);
     object["answer"] = of_leaks::answer(&leaks).into();
+    for (at, leak) in leaks.stacks.iter().enumerate() {
+        object["stacks"][at]["site"] = of_leaks::site(&leak.frames).into();
+    }
     Ok(of_type(JSON, serde_json::to_vec(&object).map_err(Problem::broken)?))
 }
 

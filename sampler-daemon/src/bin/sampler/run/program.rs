@@ -1,9 +1,10 @@
 //! Finds the files that a command maps when it runs: the executable, its interpreter, and the
 //! libraries that its loader maps, including preloaded ones.
 
+use object::Endianness;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
-use object::{Endianness, ReadCache};
+use sampler_daemon::bounded_file::BoundedFile;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
@@ -79,11 +80,14 @@ fn script_interpreter(path: &Path) -> Option<PathBuf> {
     Some(OsString::from_vec(words.next()?.to_vec()).into())
 }
 
+/// Most bytes of a program that are read to find its loader.
+const MAX_HEADER_BYTES: u64 = 8 << 20;
+
 /// Returns the dynamic loader of an ELF program; `None` if the program is static, or no ELF
 /// program.
 fn loader(path: &Path) -> object::Result<Option<PathBuf>> {
     let Ok(file) = File::open(path) else { return Ok(None) };
-    let data = ReadCache::new(file);
+    let data = BoundedFile::new(file, MAX_HEADER_BYTES);
     let header = FileHeader64::<Endianness>::parse(&data)?;
     let endian = header.endian()?;
     for segment in header.program_headers(endian, &data)? {

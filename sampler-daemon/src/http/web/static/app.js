@@ -218,6 +218,7 @@ function change(values) {
   by("stacks-box").hidden = chosen.view !== "difference" && !(chosen.view in STACKS);
   by("icicle").hidden = chosen.view !== "flame";
   by("totals").hidden = !by("stacks-box").hidden;
+  for (const id of ["kinds", "measures"]) by(id).hidden = chosen.view in STACKS;
   by("live").setAttribute("aria-pressed", String(chosen.live));
   by("all-time").hidden = !chosen.window && !chosen.other;
   document.body.dataset.view = chosen.view;

@@ -22,7 +22,7 @@ export function leaks(answer, head, table) {
       around(format.bytes(held.value), format.error(held, format.bytes)),
       cell(stack.oldest_ns > 0 ? `${age(age_ns.value)}, oldest ${age(stack.oldest_ns)}` : "–"),
       cell(kept ? format.share(kept.value, 1) : "–"),
-      frames([...stack.frames].reverse().map(named)));
+      frames([...stack.frames].reverse().map(named), stack.site));
     Object.assign(row.dataset, { value: growth.value, low: growth.low, high: growth.high, pid: stack.pid, growing: stack.growing });
     return row;
   });

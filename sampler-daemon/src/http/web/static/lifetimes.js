@@ -26,5 +26,6 @@ export function lifetimes(answer, head, table) {
 }
 
 const bytesSeconds = (n) => (n === null || !isFinite(n) ? "∞" : `${format.bytes(n)}·s`);
-const median = ({ value, low, high }) => (value === null ? `longer than ${format.duration(low ?? 0)}`
-  : `${format.duration(value)} (${format.duration(low ?? 0)} … ${high === null ? "∞" : format.duration(high)})`);
+const time = (ns) => (ns < 1e9 ? format.time(ns) : format.duration(ns));
+const median = ({ value, low, high }) => (value === null ? `longer than ${time(low ?? 0)}`
+  : `${time(value)} (${time(low ?? 0)} … ${high === null ? "∞" : time(high)})`);

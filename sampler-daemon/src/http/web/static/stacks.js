@@ -4,9 +4,10 @@ import { element } from "./dom.js";
 
 const FRAMES = 6; // shown of a stack; the others are in its title
 
-// A cell with the frames of a stack, leaf first.
-export function frames(names) {
+// A cell with the frames of a stack, leaf first. The function that a reader looks for comes first, if it is known.
+export function frames(names, site = "") {
   return element("td", { class: "function", title: names.join("\n") },
+    site ? element("strong", { class: "site" }, site) : "",
     ...names.slice(0, FRAMES).map((name) => element("span", { class: "frame" }, name)),
     names.length > FRAMES ? element("span", { class: "soft" }, `… ${names.length - FRAMES} more`) : "");
 }
