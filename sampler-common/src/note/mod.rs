@@ -14,6 +14,7 @@ mod names;
 mod part;
 mod processes;
 mod reason;
+mod unnamed_code;
 mod windows;
 
 pub use blind::Blind;
@@ -26,6 +27,7 @@ pub use names::Names;
 pub use part::Part;
 pub use processes::Processes;
 pub use reason::Reason;
+pub use unnamed_code::{Runtime, UnnamedCode};
 pub use windows::Windows;
 
 use crate::cost::{self, Range};

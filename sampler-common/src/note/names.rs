@@ -1,5 +1,6 @@
 //! Notes about missing names, and about their requests to debuginfod.
 
+use super::UnnamedCode;
 use crate::units::grouped;
 use std::fmt::{self, Formatter};
 
@@ -18,6 +19,8 @@ pub enum Names {
     /// Files that have functions without names, each with its build id. No debuginfod server is
     /// asked.
     Unasked(Vec<(String, String)>),
+    /// Processes whose generated code has no names.
+    Generated(UnnamedCode),
 }
 
 impl fmt::Display for Names {
@@ -51,6 +54,7 @@ impl fmt::Display for Names {
                 }
                 f.write_str("; samplerd --debuginfod URLS asks a server for them")
             }
+            Names::Generated(of) => of.fmt(f),
         }
     }
 }

@@ -12,9 +12,6 @@ use crate::units::{grouped, human_bytes};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// The name that samplerd gives to the file of generated code.
-const ANONYMOUS: &str = "[anonymous]";
-
 /// Writes the lines; `functions` are the functions that the table shows.
 pub(super) fn write(
     profile: &Profile,
@@ -48,15 +45,12 @@ pub(super) fn write(
 /// What would give names to code that is shown by its offset, for the file of the first such
 /// function.
 fn unnamed(profile: &Profile, functions: &[FunctionSum]) -> Option<String> {
-    let is_known = |module: &str| module == ANONYMOUS || !module.starts_with('[');
+    // Names in brackets are of no file: generated code has a note of its own.
     let unnamed =
-        functions.iter().filter(|of| of.frame().is_offset() && is_known(of.module.as_str()));
+        functions.iter().filter(|of| of.frame().is_offset() && !of.module.starts_with('['));
     let modules: BTreeSet<&str> = unnamed.clone().map(|of| of.module.as_str()).collect();
     let module = unnamed.clone().next()?.module.as_str();
     let remedy = match profile.mappings.iter().find(|of| of.path == module) {
-        _ if module == ANONYMOUS => {
-            "a perf map names generated code (node --perf-basic-prof, python3 -X perf, jcmd PID Compiler.perfmap)".to_owned()
-        }
         Some(Mapping { build_id, .. }) if !build_id.is_empty() => format!(
             "install its debug symbols (Debian: the -dbgsym package, Fedora: debuginfo-install; build id {build_id})"
         ),
