@@ -1,5 +1,6 @@
 /* Generated code that allocates, and its perf map, which is written anew as a whole: the new function stands first, and the old one's
- * place holds another one. Says `waiting` between the turns. `brief`: code that is unmapped at once. */
+ * place holds another one. Says `waiting` between the turns. `brief`: code that is unmapped at once. `grow`: lines are added to the map
+ * instead. `shared`, `memfd`: so that the code is in memory that has a path. */
 #include "protocol.h"
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,18 +18,25 @@ static function *generate(unsigned char *at) {
 
 static char path[64];
 
-static void write_map(const char *text) {
-    int map = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0644);
+static void write_map(const char *text, int how) {
+    int map = open(path, O_CREAT | O_WRONLY | how, 0644);
     size_t length = strlen(text);
     if (map < 0 || write(map, text, length) != (ssize_t)length || close(map)) _exit(4);
 }
 
-static unsigned char *map_code(void) {
-    return mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+static unsigned char *map_code(const char *kind) {
+    int protection = PROT_READ | PROT_WRITE | PROT_EXEC;
+    if (strcmp(kind, "shared") == 0) return mmap(NULL, 4096, protection, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (strcmp(kind, "memfd") == 0) {
+        int memory = memfd_create("code", 0);
+        if (memory < 0 || ftruncate(memory, 4096)) _exit(5);
+        return mmap(NULL, 4096, protection, MAP_SHARED, memory, 0);
+    }
+    return mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 static void brief(struct row *row) {
-    unsigned char *code = map_code();
+    unsigned char *code = map_code("");
     function *allocate = generate(code);
     for (int i = 0; i < 100; i++) {
         keep(allocate(3000));
@@ -38,22 +46,23 @@ static void brief(struct row *row) {
 }
 
 int main(int count, char **arguments) {
-    (void)arguments;
+    const char *kind = count > 1 ? arguments[1] : "";
     sampling_interval(1);
     static struct row rows[] = {{.name = "before"}, {.name = "new"}, {.name = "again"}};
-    if (count > 1) {
+    if (strcmp(kind, "brief") == 0) {
         await_go();
         brief(rows);
         say_truth(rows, 1);
         await_line();
         return 0;
     }
-    unsigned char *code = map_code();
+    int how = strcmp(kind, "grow") == 0 ? O_APPEND : O_TRUNC;
+    unsigned char *code = map_code(kind);
     function *old = generate(code + 1024), *new = generate(code);
     snprintf(path, sizeof path, "/tmp/perf-%d.map", (int)getpid());
     static char text[256];
     snprintf(text, sizeof text, "%lx 100 before\n", (unsigned long)code + 1024);
-    write_map(text);
+    write_map(text, O_TRUNC);
     await_go();
     for (int i = 0; i < 100; i++) {
         keep(old(3000));
@@ -61,7 +70,7 @@ int main(int count, char **arguments) {
     }
     await_go();
     snprintf(text, sizeof text, "%lx 100 new\n%lx 100 again\n", (unsigned long)code, (unsigned long)code + 1024);
-    write_map(text);
+    write_map(text, how);
     for (int i = 0; i < 100; i++) {
         keep(new(2000));
         add(&rows[1].alloc, 2000), add(&rows[1].live, 2000);

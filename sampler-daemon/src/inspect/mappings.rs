@@ -6,6 +6,7 @@
 
 use super::maps::{self, Line};
 use super::mount;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind, Read as _};
 use std::os::fd::AsRawFd;
@@ -199,22 +200,28 @@ pub fn backing_of_event(name: &[u8], inode: u64) -> Backing {
 }
 
 /// Opens a regular file for reading, if it is the `expected` one.
-///
-/// The file is first opened with `O_PATH`, which does not touch a device or wait for a FIFO, and
-/// checked. It is then opened through our own descriptor, so that nobody can exchange the file in
-/// between.
 fn open_regular(path: &str, expected: Option<&Mapping>) -> io::Result<File> {
-    open_by(path, libc::O_PATH, expected)
+    let handle = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    reopen_regular(&handle, expected)
 }
 
-/// Opens a regular file for reading where a process may have put anything. A symbolic link is
-/// refused, since it would lead somewhere in our own root.
-pub fn open_unlinked(path: &str) -> io::Result<File> {
-    open_by(path, libc::O_PATH | libc::O_NOFOLLOW, None)
+/// Opens a regular file by its path below a process's root directory, where the process may have
+/// put anything. Symbolic links of folders lead to folders below that root directory. A link in
+/// place of the file is refused.
+///
+/// # Errors
+/// If there is no such regular file, or the root directory of the process cannot be opened.
+pub fn open_in_root(pid: u32, path: &str) -> io::Result<File> {
+    let root = File::open(format!("/proc/{pid}/root"))?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    reopen_regular(&File::from(openat2(&root, path, flags, Mode::empty(), within)?), None)
 }
 
-fn open_by(path: &str, flags: i32, expected: Option<&Mapping>) -> io::Result<File> {
-    let handle = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+/// Opens the file of a handle that was opened with `O_PATH`, which does not touch a device or wait
+/// for a FIFO. It is opened through our own descriptor, so that nobody can exchange the file in
+/// between.
+fn reopen_regular(handle: &File, expected: Option<&Mapping>) -> io::Result<File> {
     let status = handle.metadata()?;
     if !status.is_file() {
         return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));

@@ -36,6 +36,7 @@ pub mod process;
 pub mod processor;
 mod program;
 mod regular_file;
+pub mod runtime;
 pub mod spec;
 mod symbols;
 pub mod unchanged;

@@ -112,10 +112,7 @@ impl Process {
 
     /// When the process started, to 10 ms.
     pub fn started(&self) -> SystemTime {
-        let since_boot = clock_gettime(ClockId::Boottime);
-        let since_boot = Duration::new(since_boot.tv_sec as u64, since_boot.tv_nsec as u32);
-        let ticks = Duration::from_millis(self.start_ticks * 1000 / TICKS_PER_SECOND);
-        SystemTime::now() - since_boot.saturating_sub(ticks)
+        time_of_ticks(self.start_ticks)
     }
 
     /// The command name, as `ps` shows it; empty if the process is gone.
@@ -153,8 +150,21 @@ pub fn comm(pid: u32) -> String {
     String::from_utf8_lossy(comm.strip_suffix(b"\n").unwrap_or(&comm)).into_owned()
 }
 
+/// When a process started, in ticks since the boot and as a time (to 10 ms); `None` if it is gone.
+pub fn started(pid: u32) -> Option<(u64, SystemTime)> {
+    let ticks = Facts::read(pid).ok()?.start_ticks;
+    Some((ticks, time_of_ticks(ticks)))
+}
+
+fn time_of_ticks(start_ticks: u64) -> SystemTime {
+    let since_boot = clock_gettime(ClockId::Boottime);
+    let since_boot = Duration::new(since_boot.tv_sec as u64, since_boot.tv_nsec as u32);
+    let ticks = Duration::from_millis(start_ticks * 1000 / TICKS_PER_SECOND);
+    SystemTime::now() - since_boot.saturating_sub(ticks)
+}
+
 /// Whether the process that has had `pid` since `start_ticks` still exists.
-pub(super) fn is_there(pid: u32, start_ticks: u64) -> bool {
+pub(crate) fn is_there(pid: u32, start_ticks: u64) -> bool {
     Facts::read(pid).is_ok_and(|facts| facts.start_ticks == start_ticks)
 }
 

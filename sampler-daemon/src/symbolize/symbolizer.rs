@@ -1,7 +1,7 @@
 //! Symbolizes frames of modules whose process may be gone.
 
 use super::vdso::Vdso;
-use crate::unwind::{Module, ModuleId, ModuleKind};
+use crate::unwind::{GeneratedCode, Module, ModuleId, ModuleKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::profile::Line;
 use std::fs::File;
@@ -234,6 +234,23 @@ pub(crate) fn without_names<'a>(
         .collect();
     let is_one = |module: &&Arc<Module>| nameless.contains(&module.id);
     files(frames).into_iter().filter(is_one).filter(|module| !module.build_id.is_empty()).collect()
+}
+
+/// The generated code of which a frame has no name. `named` has the lines of each frame.
+pub(crate) fn unnamed_code(
+    frames: &[(Arc<Module>, u64)],
+    named: &[Arc<[Line]>],
+) -> Vec<Arc<GeneratedCode>> {
+    let mut unnamed: Vec<Arc<GeneratedCode>> = Vec::new();
+    for ((module, offset), lines) in frames.iter().zip(named) {
+        if let ModuleKind::Jit(code, _) = &module.kind
+            && !unnamed.iter().any(|known| Arc::ptr_eq(known, code))
+            && **lines == *nameless(module, *offset)
+        {
+            unnamed.push(Arc::clone(code));
+        }
+    }
+    unnamed
 }
 
 /// Bytes of a line's texts.

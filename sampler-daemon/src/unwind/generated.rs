@@ -4,17 +4,25 @@
 //! and some rewrite the whole map (`jcmd PID Compiler.perfmap`). So a name is looked up when its
 //! sample is read. An address keeps the names of all its samples, and a frame has the index of its
 //! name. An address without a name gets the first name that is found.
+//!
+//! A rewritten map is taken for right from its last write on. A line that is added has no time: it
+//! was written after the last look, and not after the file's last change. A sample from between
+//! these times may be of the earlier function or of the new one. It gets the earlier name with a
+//! `?`.
 
 use super::name_budget::{NameBudget, NameShare};
-use super::perf_map::PerfMap;
+use super::perf_map::{AddedLines, PerfMap};
+use super::perf_map_file::{Stamp, Writer};
+use super::replaced_names::{Added, EarlierName, ReplacedNames};
 use super::rewritten::Contents;
-use crate::inspect::mappings;
+use crate::inspect::process::is_there;
+use crate::inspect::runtime;
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
+use sampler_common::note::Runtime;
 use std::fmt;
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Most sampled addresses whose names are kept. Further addresses have only their latest name.
@@ -34,10 +42,14 @@ const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 const LATE_NS: u64 = 10_000_000_000;
 
 /// The generated code of one program image.
-pub struct GeneratedCode(Mutex<State>);
+pub struct GeneratedCode {
+    state: Mutex<State>,
+    /// The runtime, once it is known.
+    runtime: OnceLock<Runtime>,
+}
 
 struct State {
-    pid: u32,
+    writer: Writer,
     may_open: bool,
     open: Option<Open>,
     searched: Option<Instant>,
@@ -46,6 +58,10 @@ struct State {
     /// The names before the map was last rewritten, and the time of the rewriting
     /// (`CLOCK_MONOTONIC`, nanoseconds).
     earlier: Option<(u64, PerfMap)>,
+    /// Names that lines added to the map have replaced lately.
+    replaced: ReplacedNames,
+    /// Time of the last look at the map (`CLOCK_MONOTONIC`, nanoseconds).
+    looked_ns: u64,
     /// Names of sampled addresses, in the order of their samples.
     names: FxHashMap<u64, Vec<Arc<str>>>,
     /// Time of the last sample for which the map was checked.
@@ -64,15 +80,8 @@ struct Open {
     file: File,
     stamp: Stamp,
     contents: Contents,
-}
-
-/// Attributes that show whether a file has changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stamp {
-    changed: (i64, i64),
-    size: u64,
-    /// Number of hard links, 0 for a file that was removed or replaced.
-    links: u64,
+    /// Size when the file was opened. Earlier lines may have replaced each other at any time.
+    first_size: u64,
 }
 
 impl fmt::Debug for GeneratedCode {
@@ -91,12 +100,14 @@ impl GeneratedCode {
     /// As for [`GeneratedCode::of`], with names that count against a budget.
     pub(super) fn within(pid: u32, may_open: bool, budget: &Arc<NameBudget>) -> GeneratedCode {
         let mut state = State {
-            pid,
+            writer: Writer::of(pid),
             may_open,
             open: None,
             searched: None,
             map: PerfMap::default(),
             earlier: None,
+            replaced: ReplacedNames::default(),
+            looked_ns: 0,
             names: FxHashMap::default(),
             looked_for_ns: 0,
             allowance: READ_BYTES,
@@ -105,17 +116,52 @@ impl GeneratedCode {
             share: NameShare::of(budget),
         };
         state.look();
-        GeneratedCode(Mutex::new(state))
+        GeneratedCode { state: Mutex::new(state), runtime: OnceLock::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // The state is valid even after a panic: it is still a map of names.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks the map again.
     pub fn refresh(&self) {
         self.state().look();
+    }
+
+    /// The process that has the code.
+    pub fn pid(&self) -> u32 {
+        self.state().writer.pid
+    }
+
+    /// Whether the process still exists.
+    pub fn is_running(&self) -> bool {
+        let (pid, started) = {
+            let state = self.state();
+            (state.writer.pid, state.writer.started)
+        };
+        started.is_some_and(|(ticks, _)| is_there(pid, ticks))
+    }
+
+    /// The runtime that makes the code. The first answer about a known runtime is kept: it may have
+    /// taken the reading of a large file.
+    pub fn runtime(&self) -> Runtime {
+        if let Some(known) = self.runtime.get() {
+            return *known;
+        }
+        let found = match self.is_running() {
+            true => runtime::of_process(self.pid()),
+            false => runtime::of_path(&self.state().writer.exe),
+        };
+        if found != Runtime::Other {
+            let _ = self.runtime.set(found);
+        }
+        found
+    }
+
+    /// Whether a perf map was found.
+    pub fn has_map(&self) -> bool {
+        self.state().open.is_some()
     }
 
     /// Whether the code may hold its map open.
@@ -131,6 +177,7 @@ impl GeneratedCode {
         state.open = None;
         let map = std::mem::take(&mut state.map);
         let earlier = state.earlier.take().map_or(0, |(_, map)| map.taken());
+        state.replaced = ReplacedNames::default();
         state.share.give(map.taken() + earlier);
     }
 
@@ -162,18 +209,14 @@ impl State {
         {
             self.forget_earlier();
         }
-        let map = match &self.earlier {
-            Some((until_ns, earlier)) if time_ns < *until_ns => earlier,
-            _ => &self.map,
-        };
-        let now = map.find(address);
+        let now = self.name_at(address, time_ns);
         let is_full = self.names.len() >= MAX_ADDRESSES;
         let Some(names) = self.names.get_mut(&address) else {
             if let Some(name) = now
                 && !is_full
                 && self.share.take(name.len())
             {
-                self.names.insert(address, vec![Arc::clone(name)]);
+                self.names.insert(address, vec![name]);
             }
             return 0;
         };
@@ -181,11 +224,11 @@ impl State {
         let index = match now {
             // The map no longer has the name.
             None => last,
-            Some(name) => match names.iter().position(|known| known == name) {
+            Some(name) => match names.iter().position(|known| *known == name) {
                 Some(index) => index,
                 None if names.len() >= MAX_NAMES || !self.share.take(name.len()) => last,
                 None => {
-                    names.push(Arc::clone(name));
+                    names.push(name);
                     last + 1
                 }
             },
@@ -193,21 +236,37 @@ impl State {
         index as u32
     }
 
+    /// The name that the map had for an address at a time, with a `?` if it may have had another.
+    fn name_at(&self, address: u64, time_ns: u64) -> Option<Arc<str>> {
+        let map = match &self.earlier {
+            Some((until_ns, earlier)) if time_ns < *until_ns => earlier,
+            _ => &self.map,
+        };
+        match self.replaced.find(address, time_ns) {
+            Some(EarlierName::Certain(name)) => Some(Arc::clone(name)),
+            Some(EarlierName::Doubtful(name)) => Some(Arc::from(format!("{name}?"))),
+            None => map.find(address).cloned(),
+        }
+    }
+
     /// Reads the new part of the map, or all of the map if it was rewritten.
     fn look(&mut self) {
-        let now = self.open.as_ref().and_then(|open| Stamp::of(&open.file));
+        let stamp_of = |open: &Open| open.file.metadata().ok().map(|it| Stamp::of(&it));
+        let begin_ns = monotonic_ns();
+        let now = self.open.as_ref().and_then(stamp_of);
         if now.is_none_or(|now| now.links == 0) {
             self.search();
         }
         let Some(open) = &mut self.open else { return };
-        let now = Stamp::of(&open.file).unwrap_or(open.stamp);
+        let now = stamp_of(open).unwrap_or(open.stamp);
         let is_changed = std::mem::replace(&mut open.stamp, now) != now;
         if is_changed && !open.contents.go_on(&open.file) {
             self.begin_anew(now.changed_ns());
         }
         if is_changed || self.is_behind {
-            self.read();
+            self.read(now.changed_ns());
         }
+        self.looked_ns = begin_ns;
     }
 
     /// Opens the map if none is open, or if another file may be at its path.
@@ -217,13 +276,12 @@ impl State {
             return;
         }
         self.searched = Some(Instant::now());
-        let Some(file) = perf_map(self.pid) else { return };
-        let Some(stamp) = Stamp::of(&file) else { return };
+        let Some((file, stamp)) = self.writer.open_map() else { return };
         if self.open.is_some() {
             self.begin_anew(stamp.changed_ns());
         }
         let contents = Contents::of(&file);
-        self.open = Some(Open { file, stamp, contents });
+        self.open = Some(Open { file, stamp, contents, first_size: stamp.size });
         self.is_behind = true;
     }
 
@@ -231,6 +289,9 @@ impl State {
     fn begin_anew(&mut self, changed_ns: u64) {
         self.forget_earlier();
         self.earlier = Some((changed_ns, std::mem::take(&mut self.map)));
+        if let Some(open) = &mut self.open {
+            open.first_size = open.stamp.size;
+        }
     }
 
     fn forget_earlier(&mut self) {
@@ -239,51 +300,35 @@ impl State {
         }
     }
 
-    fn read(&mut self) {
+    /// Reads the next part of the map, which was last changed at this time.
+    fn read(&mut self, changed_ns: u64) {
         let Some(open) = &self.open else { return };
         let seconds = self.granted.elapsed().as_secs_f64();
         self.granted = Instant::now();
         let regained = (seconds * READ_BYTES as f64) as u64;
         self.allowance = self.allowance.saturating_add(regained).min(READ_BYTES);
-        let read = self.map.read(&open.file, self.allowance, &mut self.share);
+        let mut added = AddedLines {
+            // Of lines that were there at first, only the last one for an address is known.
+            begin: open.first_size,
+            at: Added { from_ns: self.looked_ns, until_ns: changed_ns },
+            replaced: &mut self.replaced,
+        };
+        let read = self.map.read(&open.file, self.allowance, &mut self.share, &mut added);
         self.is_behind = read >= self.allowance;
         self.allowance = self.allowance.saturating_sub(read);
     }
 }
 
-impl Stamp {
-    fn of(file: &File) -> Option<Stamp> {
-        let it = file.metadata().ok()?;
-        Some(Stamp { changed: (it.mtime(), it.mtime_nsec()), size: it.size(), links: it.nlink() })
-    }
-
-    /// The time of the file's last change, on the clock of samples. A time in the future becomes
-    /// now.
-    fn changed_ns(self) -> u64 {
-        let now_ns = |clock| {
-            let now = clock_gettime(clock);
-            i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
-        };
-        let changed_ns = i128::from(self.changed.0) * 1_000_000_000 + i128::from(self.changed.1);
-        let ago_ns = (now_ns(ClockId::Realtime) - changed_ns).max(0);
-        u64::try_from(now_ns(ClockId::Monotonic) - ago_ns).unwrap_or(0)
-    }
-}
-
-/// Opens the perf map. JIT compilers name it by their pid in their own namespace.
-fn perf_map(pid: u32) -> Option<File> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let own_pid = status
-        .lines()
-        .find_map(|line| line.strip_prefix("NSpid:"))
-        .and_then(|pids| pids.split_whitespace().last())?;
-    // Any user may write to that directory, and may put a FIFO or a link there.
-    mappings::open_unlinked(&format!("/proc/{pid}/root/tmp/perf-{own_pid}.map")).ok()
+/// Now, on the clock of samples.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::path::PathBuf;
 
     /// Lock of the perf map of this process, of which there is only one.
@@ -304,11 +349,6 @@ mod tests {
         }
     }
 
-    fn now_ns() -> u64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    }
-
     #[test]
     fn exited_code_keeps_sampled_names_and_frees_the_others() {
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -318,7 +358,7 @@ mod tests {
         map.write(&lines.iter().map(|(at, name)| (*at, name.as_str())).collect::<Vec<_>>());
         let budget = Arc::default();
         let code = GeneratedCode::within(std::process::id(), true, &budget);
-        let naming = code.naming(0x3010, now_ns());
+        let naming = code.naming(0x3010, monotonic_ns());
         assert!(budget.used() > 5000 * 10);
         code.end();
         assert!((1..100).contains(&budget.used()) && !code.may_open());
@@ -334,26 +374,26 @@ mod tests {
         let map = Written(format!("/tmp/perf-{}.map", std::process::id()).into());
         map.write(&[(0x1000, "old"), (0x3000, "stays")]);
         let code = GeneratedCode::of(std::process::id(), true);
-        let before = now_ns();
+        let before = monotonic_ns();
         let name = |address, naming| code.name(address, naming).map(|it| it.to_string());
         let old = code.naming(0x1010, before);
         assert_eq!((name(0x1010, old), name(0x2010, 0)), (Some("old".into()), None));
         // The clock of files is coarse, so the first sample must be a little older.
         std::thread::sleep(Duration::from_millis(20));
         map.write(&[(0x2000, "new"), (0x1000, "compiled again"), (0x3000, "stays")]);
-        let new = code.naming(0x1010, now_ns());
+        let new = code.naming(0x1010, monotonic_ns());
         assert_eq!(name(0x1010, new), Some("compiled again".into()));
         assert_eq!(name(0x1010, old), Some("old".into()));
         // A late sample: of an address that was not sampled before, and of one that was.
         assert_eq!(code.naming(0x1010, before), old);
         assert_eq!(name(0x1020, code.naming(0x1020, before)), Some("old".into()));
-        assert_eq!(name(0x2010, code.naming(0x2010, now_ns())), Some("new".into()));
-        assert_eq!(code.naming(0x3010, now_ns()), code.naming(0x3010, before));
+        assert_eq!(name(0x2010, code.naming(0x2010, monotonic_ns())), Some("new".into()));
+        assert_eq!(code.naming(0x3010, monotonic_ns()), code.naming(0x3010, before));
         // Another file at the path, as editors replace files.
         std::thread::sleep(SEARCH_PAUSE);
         fs::remove_file(&map.0).unwrap();
         map.write(&[(0x1000, "third")]);
-        let third = code.naming(0x1010, now_ns());
+        let third = code.naming(0x1010, monotonic_ns());
         assert_eq!(name(0x1010, third), Some("third".into()));
         assert_eq!([old, new].map(|it| name(0x1010, it).unwrap()), ["old", "compiled again"]);
     }

@@ -14,6 +14,10 @@ use std::sync::Arc;
 /// Most bytes of a vdso, which has two pages, or four on the newest kernels.
 const MAX_VDSO_BYTES: u64 = 1 << 20;
 
+/// Beginnings of the paths of shared memory: of memfd_create(2), `MAP_SHARED | MAP_ANONYMOUS`,
+/// huge pages, shm_overview(7) and shmget(2).
+const SHARED_MEMORY: [&str; 5] = ["/memfd:", "/dev/zero", "/anon_hugepage", "/dev/shm/", "/SYSV"];
+
 /// The code in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
@@ -154,9 +158,7 @@ fn code(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
             Some(bytes) => modules.vdso(pid, &bytes),
             None => ModuleId::UNKNOWN,
         }),
-        // Shared memory and memfds that JIT compilers map twice have an inode, but are no ELF
-        // files. They count as files all the same, and their code gets no names.
-        Backing::File(_) => Code::Module(modules.file(pid, mapping)),
+        Backing::File(path) => file_code(path, modules.file(pid, mapping), modules),
         Backing::Anonymous => Code::Jit,
         // `[vsyscall]` and the like.
         Backing::Other(_) => Code::Module(ModuleId::UNKNOWN),
@@ -168,9 +170,18 @@ fn past_code(pids: &[u32], mapping: &Mapping, modules: &mut Modules) -> Code {
     match &mapping.backing {
         Backing::Uprobes => Code::Trampoline,
         Backing::Vdso => Code::Module(modules.own_vdso(mapping.end.wrapping_sub(mapping.start))),
-        Backing::File(_) => Code::Module(modules.past_file(pids, mapping)),
+        Backing::File(path) => file_code(path, modules.past_file(pids, mapping), modules),
         Backing::Anonymous => Code::Jit,
         Backing::Other(_) => Code::Module(ModuleId::UNKNOWN),
+    }
+}
+
+/// The code of a file mapping. JIT compilers map shared memory twice, to write and to execute (.NET,
+/// Erlang), or share it between processes (PHP). Such memory has a path, but is no ELF file.
+fn file_code(path: &str, module: ModuleId, modules: &Modules) -> Code {
+    match SHARED_MEMORY.iter().any(|it| path.starts_with(it)) && modules.headers(module).is_none() {
+        true => Code::Jit,
+        false => Code::Module(module),
     }
 }
 

@@ -21,10 +21,12 @@ pub mod modules;
 mod moved;
 pub mod name_budget;
 mod perf_map;
+mod perf_map_file;
 mod place;
 pub mod python;
 #[cfg(test)]
 mod real_programs;
+mod replaced_names;
 mod rereads;
 mod rewritten;
 mod snapshot;

@@ -5,6 +5,7 @@
 //! lines is right. Reference: `tools/perf/Documentation/jit-interface.txt`.
 
 use super::name_budget::NameShare;
+use super::replaced_names::{Added, ReplacedNames};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -36,6 +37,16 @@ pub(super) struct PerfMap {
     taken: usize,
 }
 
+/// Lines that were added to the file after the first look at it.
+pub(super) struct AddedLines<'a> {
+    /// Size of the file at the first look, bytes.
+    pub(super) begin: u64,
+    /// When the lines were added.
+    pub(super) at: Added,
+    /// Takes the names that the lines replace.
+    pub(super) replaced: &'a mut ReplacedNames,
+}
+
 impl PerfMap {
     /// Bytes that were taken for the names.
     pub(super) fn taken(&self) -> usize {
@@ -44,7 +55,13 @@ impl PerfMap {
 
     /// Reads the next part of the file, about `bytes` at most. Returns how many bytes were read.
     /// The names count against `share`, and names without room there are left out.
-    pub(super) fn read(&mut self, file: &File, bytes: u64, share: &mut NameShare) -> u64 {
+    pub(super) fn read(
+        &mut self,
+        file: &File,
+        bytes: u64,
+        share: &mut NameShare,
+        added: &mut AddedLines<'_>,
+    ) -> u64 {
         let mut pending = Vec::new();
         let mut chunk = vec![0; CHUNK_BYTES];
         let start = self.read;
@@ -56,9 +73,10 @@ impl PerfMap {
             position += count as u64;
             pending.extend_from_slice(&chunk[..count]);
             let whole = pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            self.read += whole as u64;
-            for line in pending.drain(..whole).as_slice().split(|byte| *byte == b'\n') {
-                self.line(line, share);
+            for line in pending.drain(..whole).as_slice().split_inclusive(|byte| *byte == b'\n') {
+                let is_added = self.read >= added.begin;
+                self.read += line.len() as u64;
+                self.line(line, share, is_added.then_some(&mut *added));
             }
             if pending.len() > MAX_LINE_BYTES {
                 self.read += pending.len() as u64;
@@ -74,12 +92,27 @@ impl PerfMap {
         (address < *end).then_some(name)
     }
 
-    fn line(&mut self, line: &[u8], share: &mut NameShare) {
+    fn line(&mut self, line: &[u8], share: &mut NameShare, added: Option<&mut AddedLines<'_>>) {
         let Some((start, end, name)) = parse(line) else { return };
         let bytes = name.len() + RANGE_BYTES;
         if self.ranges.len() < MAX_RANGES && share.take(bytes) {
             self.taken += bytes;
-            self.insert(start, end, Arc::from(name));
+            let name = Arc::from(name);
+            if let Some(added) = added {
+                self.keep_replaced(start, end, &name, added);
+            }
+            self.insert(start, end, name);
+        }
+    }
+
+    /// Keeps the names that a new range replaces by another name.
+    fn keep_replaced(&self, start: u64, end: u64, name: &Arc<str>, added: &mut AddedLines<'_>) {
+        let before = self.ranges.range(..start).next_back();
+        for (from, (to, earlier)) in before.into_iter().chain(self.ranges.range(start..end)) {
+            if *to > start && earlier != name {
+                let addresses = start.max(*from)..end.min(*to);
+                added.replaced.add(addresses, Arc::clone(earlier), added.at);
+            }
         }
     }
 
@@ -118,6 +151,7 @@ fn parse(line: &[u8]) -> Option<(u64, u64, String)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::replaced_names::EarlierName;
     use super::*;
     use proptest::prelude::*;
     use std::io::Write as _;
@@ -130,9 +164,42 @@ mod tests {
         map.find(address).map(|name| &**name)
     }
 
+    /// Reads about so many bytes, as lines that were there at first.
+    fn read_part(map: &mut PerfMap, file: &File, bytes: u64) -> u64 {
+        read_added(map, file, bytes, u64::MAX, &mut ReplacedNames::default())
+    }
+
+    fn read_added(
+        map: &mut PerfMap,
+        file: &File,
+        bytes: u64,
+        begin: u64,
+        replaced: &mut ReplacedNames,
+    ) -> u64 {
+        let at = Added { from_ns: 100, until_ns: 200 };
+        map.read(file, bytes, &mut share(), &mut AddedLines { begin, at, replaced })
+    }
+
     fn read(map: &mut PerfMap, file: &File) {
-        let mut share = share();
-        while map.read(file, 1 << 20, &mut share) == 1 << 20 {}
+        while read_part(map, file, 1 << 20) == 1 << 20 {}
+    }
+
+    #[test]
+    fn added_lines_leave_the_names_that_they_replace() {
+        let mut file = tempfile::tempfile().unwrap();
+        let (mut map, mut replaced) = (PerfMap::default(), ReplacedNames::default());
+        write!(file, "1000 10 a\n1010 10 b\n1008 10 c\n").unwrap();
+        let begin = file.metadata().unwrap().len();
+        let mut read = |file: &File| {
+            read_added(&mut map, file, 1 << 20, begin, &mut replaced);
+            [0x1000, 0x1007, 0x1008, 0x1018, 0x1020].map(|at| match replaced.find(at, 100) {
+                Some(EarlierName::Certain(name)) => name.to_string(),
+                _ => String::new(),
+            })
+        };
+        assert_eq!(read(&file), [""; 5]);
+        write!(file, "1004 18 d\n1004 18 d\n").unwrap();
+        assert_eq!(read(&file), ["", "a", "c", "b", ""]);
     }
 
     #[test]
@@ -161,7 +228,7 @@ mod tests {
             writeln!(file, "{:x} 10 function_{line}", line * 16).unwrap();
         }
         let mut map = PerfMap::default();
-        assert!(map.read(&file, 1, &mut share()) < 200_000);
+        assert!(read_part(&mut map, &file, 1) < 200_000);
         assert_eq!((name(&map, 0), name(&map, 16 * 9999)), (Some("function_0"), None));
         read(&mut map, &file);
         assert_eq!(name(&map, 16 * 9999), Some("function_9999"));
@@ -174,7 +241,7 @@ mod tests {
         file.set_len(1 << 42).unwrap();
         let mut map = PerfMap::default();
         read(&mut map, &file);
-        while map.read(&file, u64::MAX, &mut share()) > 0 {}
+        while read_part(&mut map, &file, u64::MAX) > 0 {}
         assert_eq!(name(&map, 0x1000), Some("first"));
     }
 
@@ -193,7 +260,7 @@ mod tests {
         fn the_last_covering_line_names_an_address(lines in prop::collection::vec((0_u64..200, 1_u64..60), 0..60)) {
             let (mut map, mut share) = (PerfMap::default(), share());
             for (index, (start, size)) in lines.iter().enumerate() {
-                map.line(format!("{start:x} {size:x} n{index}").as_bytes(), &mut share);
+                map.line(format!("{start:x} {size:x} n{index}").as_bytes(), &mut share, None);
             }
             for address in 0..270 {
                 let expected = lines

@@ -25,6 +25,7 @@ pub(in crate::pipeline) mod select;
 pub(in crate::pipeline) mod status;
 pub(in crate::pipeline) mod summed;
 pub(in crate::pipeline) mod unexplained;
+pub(in crate::pipeline) mod unnamed_code;
 pub(in crate::pipeline) mod usable;
 pub(in crate::pipeline) mod window_notes;
 

@@ -3,8 +3,8 @@
 use super::missing_names;
 use crate::debuginfod::Debuginfod;
 use crate::parser::{Counts, DebugFiles, FILE_TIME, NoDebugFiles, Parser};
-use crate::symbolize::Symbolizer;
-use crate::unwind::Module;
+use crate::symbolize::{Symbolizer, unnamed_code};
+use crate::unwind::{GeneratedCode, Module};
 use sampler_common::note::Note;
 use sampler_common::profile::Line;
 use std::panic::{self, AssertUnwindSafe};
@@ -39,6 +39,8 @@ pub struct Named {
     pub unread: Vec<String>,
     /// Notes about missing names, and about their requests to debuginfod.
     pub notes: Vec<Note>,
+    /// Generated code of which a frame has no name.
+    pub unnamed_code: Vec<Arc<GeneratedCode>>,
 }
 
 /// A handle to the symbolizer; cheap to clone. Its thread ends with the last handle.
@@ -88,7 +90,8 @@ impl Names {
                     let lines = symbolizer.symbolize(&frames);
                     let unread = symbolizer.unread(&frames);
                     let notes = missing_names::notes(&frames, &lines, asked.as_ref());
-                    Named { lines, unread, notes }
+                    let unnamed_code = unnamed_code(&frames, &lines);
+                    Named { lines, unread, notes, unnamed_code }
                 }));
                 // A client that has gone away needs no answer.
                 let _ = reply.send(named.unwrap_or_default());

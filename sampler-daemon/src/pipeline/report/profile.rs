@@ -4,13 +4,15 @@ use super::names::{Named, Names};
 use super::order::ordered;
 use super::raw::{RawFrame, RawProfile};
 use super::rss;
-use super::{summed, unexplained};
+use super::{summed, unexplained, unnamed_code};
+use crate::unwind::GeneratedCode;
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Row, everything, unsampled};
 use sampler_common::note::{Loss, Note};
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
 use sampler_common::units;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 /// The profile with names and intervals.
@@ -117,11 +119,18 @@ impl Located {
 
 /// One named location for each frame.
 pub async fn locations(frames: &[RawFrame], names: &Names) -> Vec<Location> {
-    located(frames, names).await.locations
+    named(frames, names).await.0.locations
 }
 
 /// Gives names to frames.
 pub(super) async fn located(frames: &[RawFrame], names: &Names) -> Located {
+    let (mut located, unnamed) = named(frames, names).await;
+    located.notes.extend(unnamed_code::notes(unnamed).await);
+    located
+}
+
+/// Gives names to frames, and returns the generated code of which a frame has none.
+async fn named(frames: &[RawFrame], names: &Names) -> (Located, Vec<Arc<GeneratedCode>>) {
     let code = frames
         .iter()
         .filter_map(|frame| match frame {
@@ -129,7 +138,7 @@ pub(super) async fn located(frames: &[RawFrame], names: &Names) -> Located {
             RawFrame::Note(_) => None,
         })
         .collect();
-    let Named { lines, unread, mut notes } = names.look_up(code).await;
+    let Named { lines, unread, mut notes, unnamed_code: unnamed } = names.look_up(code).await;
     let mut lines = lines.into_iter();
     let mut mappings = Mappings::default();
     let mut locations = Vec::with_capacity(frames.len());
@@ -154,7 +163,7 @@ pub(super) async fn located(frames: &[RawFrame], names: &Names) -> Located {
     if !unread.is_empty() {
         notes.push(Note::Loss(Loss::Unread(unread)));
     }
-    Located { mappings: mappings.list, locations, notes }
+    (Located { mappings: mappings.list, locations, notes }, unnamed)
 }
 
 fn plain(function: String) -> Line {
