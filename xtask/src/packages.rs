@@ -103,7 +103,7 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// Additional packages for the tests.
-const TEST: [Need; 32] = [
+const TEST: [Need; 35] = [
     need("bindfs", "/usr/bin/bindfs", "a file system of a user"),
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),
     need("binutils", "nm", "symbols for the tools that open profiles"),
@@ -144,11 +144,14 @@ const TEST: [Need; 32] = [
     need("nodejs", "node", "a program that must not change"),
     need("musl-tools", "musl-gcc", "compiles a workload with another libc"),
     need("perl", "/usr/bin/perl", "a program to profile"),
+    need("php8.2-cli", "php", "a runtime that generates code"),
+    need("php8.2-opcache", "/usr/lib/php/20220829/opcache.so", "the code generator of php"),
     need("postgresql", "/usr/lib/postgresql/15/bin/initdb", "a program to inject"),
     need("procps", "kill", "sends signals"),
     need("python3", "/usr/bin/python3", "a program to profile, and a generic client"),
     need("redis-server", "/usr/bin/redis-server", "a program to profile"),
     need("redis-tools", "/usr/bin/redis-benchmark", "lets redis-server work"),
+    need("ruby", "ruby", "a runtime that generates code"),
     need("sqlite3", "/usr/bin/sqlite3", "a program to profile"),
     need("strace", "/usr/bin/strace", "traces a program that must not be touched then"),
     need("systemd", "/usr/bin/systemd-analyze", "rates the unit file"),
