@@ -1,8 +1,10 @@
 //! The Python frames of a sample, sent in a record of their own before the sample's record.
 //!
 //! The interpreter has a pointer to the state of the thread that runs it. The state is used only if
-//! its thread id is the current thread's. Then a bounded number of frames are copied, starting
-//! there. The kernel does not interpret the frames: see `sampler_common::wire::PythonRecord`.
+//! its thread id is the current thread's. If interpreters have locks of their own, the interpreter
+//! is searched whose lock the current thread holds. Then a bounded number of frames are copied,
+//! starting there. The kernel does not interpret the frames: see
+//! `sampler_common::wire::PythonRecord`.
 
 use crate::{live, maps, record, settings, stack_bounds};
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
@@ -12,9 +14,10 @@ use core::mem::MaybeUninit;
 use core::ptr::{read_volatile, write_volatile};
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{
-    MAX_PYTHON_FRAMES, PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT,
-    PYTHON_FRAME_BYTES, PYTHON_SCRATCH_WORDS, PYTHON_TABLE_MASK, PYTHON_TABLE_WORDS, PythonFrame,
-    PythonRecord, PythonRuntime, RecordKind, Space, python_mixed,
+    MAX_PYTHON_FRAMES, MAX_PYTHON_INTERPRETERS, PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_CUT,
+    PYTHON_DIRECT, PYTHON_FRAME_BYTES, PYTHON_SCRATCH_WORDS, PYTHON_SEVERAL, PYTHON_SHARED,
+    PYTHON_TABLE_MASK, PYTHON_TABLE_WORDS, PythonFrame, PythonRecord, PythonRuntime, RecordKind,
+    Space, python_mixed,
 };
 
 /// Sends the Python frames of a sample if its process runs Python. Returns 1 if the process runs
@@ -28,8 +31,8 @@ pub extern "C" fn send(space: u64, sample: u64) -> u64 {
     if unsafe { read_volatile(&raw const (*runtime).generation) } != generation || generation == 0 {
         return 0;
     }
-    match newest_frame(runtime) {
-        Some(frame) => copy(frame, space, sample),
+    match newest_frame(runtime, slot) {
+        Some((frame, flags)) => copy(frame, space, sample, flags),
         None => {
             if let Some(totals) = maps::TOTALS.get_ptr_mut(slot) {
                 live::count(totals, Outcome::PythonElsewhere);
@@ -47,16 +50,23 @@ macro_rules! field {
     };
 }
 
-/// The newest frame of this thread; `None` if the thread does not run the interpreter.
+/// The newest frame of this thread, and flags of the record; `None` if the thread does not run the
+/// interpreter.
 #[inline(always)]
-fn newest_frame(runtime: *const PythonRuntime) -> Option<u64> {
+fn newest_frame(runtime: *const PythonRuntime, slot: u32) -> Option<(u64, u32)> {
     // One variable takes all words that are read: the stack has little room.
     let read = &mut 0;
     // SAFETY: a helper without arguments.
     let task = unsafe { bpf_get_current_task() };
     // glibc and musl give a thread the address of its own data as its id.
     let thread = stack_bounds::member(task, settings::task_fs_base())?;
-    let state = word(read, field!(runtime, current))?;
+    let newest = word(read, field!(runtime, interpreters))?;
+    let is_one = word(read, newest.wrapping_add(field!(runtime, next)))? == 0;
+    let state = if is_one || field!(runtime, lock) == PYTHON_SHARED {
+        word(read, field!(runtime, current))?
+    } else {
+        state_of_holder(slot, newest, thread)
+    };
     let id = word(read, state.wrapping_add(field!(runtime, thread_id)))?;
     if state == 0 || thread == 0 || id != thread {
         return None;
@@ -66,15 +76,42 @@ fn newest_frame(runtime: *const PythonRuntime) -> Option<u64> {
         PYTHON_DIRECT => frame,
         offset => word(read, frame.wrapping_add(offset))?,
     };
-    (frame != 0).then_some(frame)
+    (frame != 0).then_some((frame, if is_one { 0 } else { PYTHON_SEVERAL }))
+}
+
+/// The state of a thread in the interpreter whose lock the thread holds; 0 if there is none among
+/// the newest interpreters.
+///
+/// The holder of a free lock is the thread that took the lock last. That thread may hold the lock
+/// of another interpreter now.
+#[inline(never)]
+#[unsafe(export_name = "python_state")]
+extern "C" fn state_of_holder(slot: u32, newest: u64, thread: u64) -> u64 {
+    let Some(runtime) = maps::PYTHON.get_ptr(slot) else { return 0 };
+    let (mut interpreter, read) = (newest, &mut 0);
+    for _ in 0..MAX_PYTHON_INTERPRETERS {
+        // A word that cannot be read is 0.
+        let mut at = |base: u64, offset: u64| word(read, base.wrapping_add(offset)).unwrap_or(0);
+        let lock = at(interpreter, field!(runtime, lock));
+        let state = at(lock, field!(runtime, holder));
+        let is_locked = at(lock, field!(runtime, locked)) as u32 != 0;
+        if is_locked && at(state, field!(runtime, thread_id)) == thread {
+            return state;
+        }
+        interpreter = at(interpreter, field!(runtime, next));
+        if interpreter == 0 {
+            return 0;
+        }
+    }
+    0
 }
 
 /// Bits of a pointer to an object that some Python versions use as tags.
 const TAG: u64 = 7;
 
-/// Copies frames, starting with `frame`.
+/// Copies frames, starting with `frame`. `flags` is those of the record without [`PYTHON_CUT`].
 #[inline(always)]
-fn copy(mut frame: u64, space: u64, sample: u64) {
+fn copy(mut frame: u64, space: u64, sample: u64, flags: u32) {
     // A record without room is dropped: the sample keeps its native frames.
     let Some(mut entry) = maps::RING.reserve::<PythonRecord>(0) else { return };
     record::count_sent(space as u32, size_of::<PythonRecord>());
@@ -85,7 +122,7 @@ fn copy(mut frame: u64, space: u64, sample: u64) {
         (&raw mut (*to).count).write_volatile(0);
         (&raw mut (*to).space).write(Space { slot: space as u32, generation: (space >> 32) as u32 });
         (&raw mut (*to).sample).write(sample);
-        (&raw mut (*to).flags).write_volatile(PYTHON_CUT);
+        (&raw mut (*to).flags).write_volatile(flags | PYTHON_CUT);
         (&raw mut (*to).pad).write(0);
     }
     for index in 0..MAX_PYTHON_FRAMES {
@@ -94,7 +131,7 @@ fn copy(mut frame: u64, space: u64, sample: u64) {
         unsafe { (&raw mut (*to).count).write_volatile(index as u32 + 1) };
         if previous == 0 {
             // SAFETY: a field of the reserved record.
-            unsafe { (&raw mut (*to).flags).write_volatile(0) };
+            unsafe { (&raw mut (*to).flags).write_volatile(flags) };
             break;
         }
         frame = previous;
@@ -123,6 +160,8 @@ extern "C" fn frame_at(to: *mut PythonRecord, slot: u32, frame: u64, index: u64)
     let code = at(field!(runtime, code)) & !TAG;
     // SAFETY: a field of a place in the reserved record.
     unsafe { write_volatile(&raw mut (*place).code, code) };
+    // SAFETY: as above.
+    unsafe { write_volatile(&raw mut (*place).address, frame) };
     let instruction = at(field!(runtime, instruction));
     // SAFETY: as above.
     unsafe { write_volatile(&raw mut (*place).instruction, instruction) };

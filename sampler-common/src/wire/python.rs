@@ -34,8 +34,18 @@ pub const PYTHON_TABLE_WORDS: usize = 8;
 /// [`PythonRuntime::indirect`]: the thread's state points to the frame directly.
 pub const PYTHON_DIRECT: u64 = u64::MAX;
 
+/// [`PythonRuntime::lock`]: all interpreters share the word at [`PythonRuntime::current`].
+pub const PYTHON_SHARED: u64 = u64::MAX;
+
+/// Maximum number of interpreters of a process that are searched for the running thread.
+pub const MAX_PYTHON_INTERPRETERS: usize = 16;
+
 /// [`PythonRecord::flags`]: the stack has more frames than were copied.
 pub const PYTHON_CUT: u32 = 1;
+
+/// [`PythonRecord::flags`]: the process has several interpreters. The frames are those of one of
+/// them, and the stack may have frames of others.
+pub const PYTHON_SEVERAL: u32 = 2;
 
 /// Where a process keeps the frames of its Python threads; value of the array `PYTHON`, indexed by
 /// slot.
@@ -46,6 +56,16 @@ pub struct PythonRuntime {
     pub generation: u64,
     /// Address of the word that points to the running thread's state.
     pub current: u64,
+    /// Address of the word that points to the newest interpreter.
+    pub interpreters: u64,
+    /// Offset of the pointer to the next interpreter in an interpreter.
+    pub next: u64,
+    /// Offset of the pointer to the lock in an interpreter, or [`PYTHON_SHARED`].
+    pub lock: u64,
+    /// Offset in a lock of the pointer to the state of the thread that took it last.
+    pub holder: u64,
+    /// Offset in a lock of the 32-bit number that is not 0 while the lock is taken.
+    pub locked: u64,
     /// Offset of `thread_id` in a thread's state.
     pub thread_id: u64,
     /// Offset of the pointer that leads to the newest frame in a thread's state.
@@ -80,7 +100,7 @@ pub struct PythonRecord {
     pub space: Space,
     /// Number of the sample.
     pub sample: u64,
-    /// [`PYTHON_CUT`] or 0.
+    /// [`PYTHON_CUT`] and [`PYTHON_SEVERAL`].
     pub flags: u32,
     /// Explicit padding, 0.
     pub pad: u32,
@@ -102,6 +122,9 @@ pub struct PythonFrame {
     pub boundary: u64,
     /// [Fingerprint](python_mixed) of the code object.
     pub fingerprint: u64,
+    /// Address of the frame. From 3.12 on, a frame at which the interpreter was entered is on the
+    /// stack of the thread.
+    pub address: u64,
 }
 
 /// The fingerprint with one more word mixed in; a fingerprint begins with 1.
@@ -114,8 +137,8 @@ pub const fn python_mixed(fingerprint: u64, word: u64) -> u64 {
     (fingerprint ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-const _: () = assert!(size_of::<PythonFrame>() == 32);
+const _: () = assert!(size_of::<PythonFrame>() == 40);
 const _: () =
-    assert!(size_of::<PythonRecord>() == 32 + MAX_PYTHON_FRAMES * 32 + PYTHON_SCRATCH_WORDS * 8);
+    assert!(size_of::<PythonRecord>() == 32 + MAX_PYTHON_FRAMES * 40 + PYTHON_SCRATCH_WORDS * 8);
 const _: () = assert!(PYTHON_SCRATCH_WORDS.is_power_of_two());
 const _: () = assert!(PYTHON_TABLE_WORDS * 8 > PYTHON_TABLE_MASK as usize);

@@ -24,6 +24,11 @@ impl PythonRuntimes {
         let PythonRuntime {
             generation,
             current,
+            interpreters,
+            next,
+            lock,
+            holder,
+            locked,
             thread_id,
             frame,
             indirect,
@@ -36,6 +41,11 @@ impl PythonRuntimes {
         } = *runtime;
         let fields = [
             (offset_of!(PythonRuntime, current), current),
+            (offset_of!(PythonRuntime, interpreters), interpreters),
+            (offset_of!(PythonRuntime, next), next),
+            (offset_of!(PythonRuntime, lock), lock),
+            (offset_of!(PythonRuntime, holder), holder),
+            (offset_of!(PythonRuntime, locked), locked),
             (offset_of!(PythonRuntime, thread_id), thread_id),
             (offset_of!(PythonRuntime, frame), frame),
             (offset_of!(PythonRuntime, indirect), indirect),

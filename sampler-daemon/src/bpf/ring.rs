@@ -268,6 +268,7 @@ fn python(bytes: &[u8]) -> Option<PythonStack> {
             instruction: u64_at!(bytes, F, instruction),
             boundary: u64_at!(bytes, F, boundary),
             fingerprint: u64_at!(bytes, F, fingerprint),
+            address: u64_at!(bytes, F, address),
         })
     };
     let frames = frames.chunks_exact(size_of::<PythonFrame>()).take(count).map(frame);

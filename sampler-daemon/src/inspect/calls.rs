@@ -7,7 +7,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
 /// A target outside a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// The code at this address.
     Code(u64),
     /// The function whose address the loader puts at this address.
@@ -20,7 +20,7 @@ pub(super) const STUB_BYTES: u64 = 16;
 /// The targets of the function with this code, at this address. `is_whole`: the code is all of the
 /// function. Otherwise the function ends no later than at the first return or the first jump out of
 /// it.
-pub(super) fn targets(code: &[u8], address: u64, is_whole: bool) -> Vec<Target> {
+pub(crate) fn targets(code: &[u8], address: u64, is_whole: bool) -> Vec<Target> {
     let mut targets = Vec::new();
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();

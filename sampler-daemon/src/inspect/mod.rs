@@ -3,7 +3,7 @@
 
 pub mod allocator;
 pub mod allocator_text;
-mod calls;
+pub(crate) mod calls;
 pub mod cgroup;
 pub mod code_in_memory;
 mod contents;

@@ -49,6 +49,7 @@ impl Ingest {
         let stack = match captured {
             CapturedStack::Snapshot(stack) => stack,
             CapturedStack::Frames(addresses) => {
+                image.forget_stack_pointers();
                 return walked(addresses, is_call, |address| {
                     let frame = image.code(&mut self.modules, address);
                     self.frames.extend(frame);

@@ -10,6 +10,7 @@ use gimli::{
     LittleEndian, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _,
     X86_64,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -127,6 +128,13 @@ impl Cfi {
     /// First address of the function at a stated address.
     pub(super) fn function(&self, svma: u64) -> Option<u64> {
         Some(self.description(svma)?.initial_address())
+    }
+
+    /// The code of the function, or of a part of a function, at a stated address.
+    pub(super) fn function_code(&self, svma: u64) -> Option<Range<u64>> {
+        let description = self.description(svma)?;
+        let start = description.initial_address();
+        Some(start..start.checked_add(description.len())?)
     }
 
     /// The rule at a stated address; `None` if no FDE covers the address.

@@ -53,6 +53,8 @@ pub struct Image {
     /// Number of the present `regions`, unique among all images.
     view: u64,
     evidence: Evidence,
+    /// Stack pointers in the frames of the last unwind.
+    stack_pointers: Vec<u64>,
     places: FxHashMap<Address, CodePlace>,
     /// The rules, a few hundred for any program. They are forgotten together with the places.
     rules: Vec<Rule>,
@@ -128,6 +130,7 @@ impl Image {
             regions,
             view: modules.next_view(),
             evidence: Evidence::default(),
+            stack_pointers: Vec::new(),
             places: FxHashMap::default(),
             rules: Vec::new(),
             rule_indices: FxHashMap::default(),
@@ -184,6 +187,17 @@ impl Image {
         &self.evidence
     }
 
+    /// The stack pointer in each frame of the last unwind. A frame's memory ends at the next frame's
+    /// stack pointer.
+    pub fn stack_pointers(&self) -> &[u64] {
+        &self.stack_pointers
+    }
+
+    /// Forgets the stack pointers, for a stack that is not unwound here.
+    pub fn forget_stack_pointers(&mut self) {
+        self.stack_pointers.clear();
+    }
+
     /// Number of the present mappings, unique among all images. While the number is unchanged,
     /// equal evidence gives equal frames.
     pub fn view(&self) -> u64 {
@@ -230,6 +244,7 @@ impl Image {
         frames: &mut Vec<Frame>,
     ) -> UnwindEnd {
         let first = frames.len();
+        self.stack_pointers.clear();
         let mut state = State::new(registers);
         let mut is_guess = false;
         loop {
@@ -255,6 +270,7 @@ impl Image {
                 return UnwindEnd::Truncated;
             }
             frames.push(place.frame);
+            self.stack_pointers.push(state.sp);
             address = match self.step(modules, place, &mut state, reader) {
                 Ok(Caller::Return(ip)) => Address::Return(ip),
                 Ok(Caller::Interrupted(ip)) => Address::Exact(ip),

@@ -4,24 +4,26 @@
 //! `_PyRuntime` and the function that evaluates code. An interpreter counts as found only if its
 //! own pointers lead in a circle.
 
+use super::evaluation::{self, Evaluation};
 use super::memory::{Memory, word};
-use super::version::{self, Offsets, Running};
+use super::version::{self, Offsets, Running, Unknown};
 use crate::inspect::elf::{Elf, ElfError};
 use crate::inspect::mappings::{self, Backing, Mapping};
-use sampler_common::wire::PythonRuntime;
+use sampler_common::wire::{PYTHON_SHARED, PythonRuntime};
 use std::fs::File;
 
 const RUNTIME: &str = "_PyRuntime";
-const EVALUATE: &str = "_PyEval_EvalFrameDefault";
 
 /// An interpreter.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) offsets: Offsets,
     /// The kernel side's values, without the generation.
     pub(super) kernel: PythonRuntime,
-    /// Address and length of the function that evaluates code.
-    pub(super) evaluate: (u64, u64),
+    /// The function that evaluates code.
+    pub(super) evaluation: Evaluation,
+    /// Address of that function.
+    pub(super) evaluate: u64,
 }
 
 /// Why Python frames are not shown.
@@ -29,9 +31,21 @@ pub(super) struct Found {
 pub enum PythonError {
     /// There is no table for the version.
     #[error(
-        "{path}: Python {major}.{minor} is not known: its stacks have native frames only (known: 3.9 to 3.13 with the interpreter's lock)"
+        "{path}: Python {major}.{minor} is not known: its stacks have native frames only (known: releases of 3.9 to 3.14)"
     )]
     Version {
+        /// Path of the interpreter's file.
+        path: String,
+        /// Major version.
+        major: u8,
+        /// Minor version.
+        minor: u8,
+    },
+    /// The interpreter was built without its lock.
+    #[error(
+        "{path}: Python {major}.{minor} is free-threaded, so the running thread is not known: its stacks have native frames only"
+    )]
+    FreeThreaded {
         /// Path of the interpreter's file.
         path: String,
         /// Major version.
@@ -90,17 +104,40 @@ pub(super) fn find(
     let file = mappings::open(pid, mapping).map_err(|error| failed(error.to_string()))?;
     let symbols = Symbols::of(&file).map_err(|error| failed(error.to_string()))?;
     let missing = |symbol| PythonError::NoSymbol { path: path.to_owned(), symbol };
-    let evaluate = symbols.evaluate.ok_or_else(|| missing(EVALUATE))?;
+    let evaluation = symbols.evaluation.ok_or_else(|| missing(evaluation::NAME))?;
     let runtime = symbols.runtime.ok_or_else(|| missing(RUNTIME))?;
-    let address = mapping.start.wrapping_add(evaluate.offset.wrapping_sub(mapping.offset));
-    let runtime = runtime.wrapping_add(address.wrapping_sub(evaluate.svma));
-    let known = version::offsets((major, minor), memory, runtime);
-    let unknown = || PythonError::Version { path: path.to_owned(), major, minor };
-    let offsets = known.ok_or_else(unknown)?;
+    let address = mapping.start.wrapping_add(evaluation.offset().wrapping_sub(mapping.offset));
+    let runtime = runtime.wrapping_add(address.wrapping_sub(evaluation.svma));
+    let path = || path.to_owned();
+    let offsets = match version::offsets((major, minor), memory, runtime) {
+        Ok(offsets) => offsets,
+        Err(Unknown::Version) => return Err(PythonError::Version { path: path(), major, minor }),
+        Err(Unknown::FreeThreaded) => {
+            return Err(PythonError::FreeThreaded { path: path(), major, minor });
+        }
+    };
     let current = checked(memory, &offsets, runtime);
-    let current = current.ok_or_else(|| PythonError::NotReady(path.to_owned()))?;
-    let kernel = PythonRuntime { current, ..offsets.kernel };
-    Ok(Found { offsets, kernel, evaluate: (address, evaluate.length) })
+    let current = current.ok_or_else(|| PythonError::NotReady(path()))?;
+    let kernel = for_kernel(&offsets, runtime, current);
+    Ok(Found { offsets, kernel, evaluation, evaluate: address })
+}
+
+/// The kernel side's values, without the generation, of the runtime at an address. The word at
+/// `current` points to the running thread's state.
+fn for_kernel(offsets: &Offsets, runtime: u64, current: u64) -> PythonRuntime {
+    let (lock, holder, locked) = match offsets.running {
+        Running::InRuntime(_) => (PYTHON_SHARED, 0, 0),
+        Running::ByLock { lock, holder, locked } => (lock, holder, locked),
+    };
+    PythonRuntime {
+        current,
+        interpreters: runtime.wrapping_add(offsets.main_interpreter).wrapping_sub(8),
+        next: offsets.interpreter.next,
+        lock,
+        holder,
+        locked,
+        ..offsets.kernel
+    }
 }
 
 /// Address of the word that points to the running thread's state. `None` unless a thread of the
@@ -114,7 +151,7 @@ fn checked(memory: &dyn Memory, offsets: &Offsets, runtime: u64) -> Option<u64> 
     }
     let current = match offsets.running {
         Running::InRuntime(offset) => runtime.checked_add(offset)?,
-        Running::ByLock(lock, holder) => at(interpreter, lock)?.checked_add(holder)?,
+        Running::ByLock { lock, holder, .. } => at(interpreter, lock)?.checked_add(holder)?,
     };
     // The word is 0 while no thread runs.
     let running = word(memory, current)?;
@@ -129,26 +166,14 @@ fn checked(memory: &dyn Memory, offsets: &Offsets, runtime: u64) -> Option<u64> 
 struct Symbols {
     /// Address of `_PyRuntime` in the file's own address space.
     runtime: Option<u64>,
-    evaluate: Option<Evaluate>,
-}
-
-#[derive(Clone, Copy)]
-struct Evaluate {
-    svma: u64,
-    offset: u64,
-    length: u64,
+    evaluation: Option<Evaluation>,
 }
 
 impl Symbols {
     fn of(file: &File) -> Result<Symbols, ElfError> {
         let elf = Elf::read(file)?;
-        let evaluate = elf.dynamic_functions(&[EVALUATE])?.into_iter().next();
-        let evaluate = evaluate.map(|of| {
-            let offset = elf.file_offset(of.svma)?;
-            Ok::<_, ElfError>(Evaluate { svma: of.svma, offset, length: of.size })
-        });
-        let runtime = elf.dynamic_data(RUNTIME)?;
-        Ok(Symbols { runtime, evaluate: evaluate.transpose()? })
+        let evaluation = Evaluation::of(file, &elf)?;
+        Ok(Symbols { runtime: elf.dynamic_data(RUNTIME)?, evaluation })
     }
 }
 

@@ -87,6 +87,19 @@ pub(super) fn merge<F: Copy>(
     Some(merged)
 }
 
+/// The run of each evaluation, by memory on the stack: a run belongs to the evaluation whose memory
+/// contains the run's address. Evaluations of other interpreters have no run.
+pub(super) fn placed<F: Clone>(
+    runs: &[(Run<F>, u64)],
+    evaluations: &[(u64, u64)],
+) -> Vec<(Run<F>, u64)> {
+    let of = |(from, before): &(u64, u64)| {
+        let run = runs.iter().find(|(_, address)| (*from..*before).contains(address));
+        run.cloned().unwrap_or((None, 0))
+    };
+    evaluations.iter().map(of).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::Native::{Evaluation as E, Interpreter as I, Other as O};
@@ -128,6 +141,14 @@ mod tests {
         assert_eq!(merged, Some(vec![1, 2, 30, 5, 6, 7, 8, 9, 10]));
         let merged = merge(&NATIVE[..5], Extent::Cut, &runs, Extent::Whole);
         assert_eq!(merged, Some(vec![1, 2, 30, 5]));
+    }
+
+    #[test]
+    fn runs_are_placed_by_their_memory_on_the_stack() {
+        let runs = [(Some(vec![30]), 120), (None, 170), (Some(vec![70]), 300), (Some(vec![9]), 0)];
+        let evaluations = [(100, 150), (150, 200), (200, 300), (300, 400), (400, 0)];
+        let placed: Vec<_> = placed(&runs, &evaluations).into_iter().map(|(run, _)| run).collect();
+        assert_eq!(placed, [Some(vec![30]), None, None, Some(vec![70]), None]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! the code object now is the one at the time of the sample.
 
 mod code;
+mod evaluation;
 mod find;
 mod line_table;
 mod lines;
@@ -27,9 +28,9 @@ use crate::inspect::mappings::Mapping;
 use code::{Code, Position};
 use find::Found;
 use lines::PythonLine;
-use merge::{Extent, Native, Run, merge};
+use merge::{Extent, Native, Run, merge, placed};
 use rustc_hash::FxHashMap;
-use sampler_common::wire::{PYTHON_CUT, PythonFrame, PythonRuntime};
+use sampler_common::wire::{PYTHON_CUT, PYTHON_SEVERAL, PythonFrame, PythonRuntime};
 use std::fs::File;
 use std::sync::Arc;
 use version::Boundary;
@@ -104,11 +105,13 @@ impl Python {
         end: UnwindEnd,
         replaced: NativeFrames,
     ) -> Merged {
-        let (evaluate, length) = self.found.evaluate;
-        let Some(evaluate) = image.code(modules, evaluate) else { return Merged::Unmatched };
+        let Found { evaluation, evaluate, .. } = &self.found;
+        let Some(evaluate) = image.code(modules, *evaluate) else { return Merged::Unmatched };
         let kind = |frame: &Frame| match frame.module == evaluate.module {
             false => Native::Other,
-            true if frame.offset.wrapping_sub(evaluate.offset) < length => Native::Evaluation,
+            true if evaluation.parts.iter().any(|part| part.contains(&frame.offset)) => {
+                Native::Evaluation
+            }
             true => Native::Interpreter,
         };
         let kinds: Vec<_> = native.iter().map(|frame| (*frame, kind(frame))).collect();
@@ -119,8 +122,26 @@ impl Python {
         // A frame that could not be read is the last one.
         let read = python.iter().position(|frame| frame.code == 0).unwrap_or(python.len());
         let is_cut = flags & PYTHON_CUT != 0 || read < python.len();
-        let runs = self.runs(&python[..read], is_cut);
-        let python_extent = if is_cut { Extent::Cut } else { Extent::Whole };
+        let mut runs = self.runs(&python[..read], is_cut);
+        let mut extents = (extent, if is_cut { Extent::Cut } else { Extent::Whole });
+        if flags & PYTHON_SEVERAL != 0 {
+            // Some of the evaluations may be another interpreter's.
+            let ranges = evaluations(&kinds, image.stack_pointers());
+            match self.found.offsets.boundary {
+                Boundary::Owner(_) => {
+                    runs = placed(&runs, &ranges);
+                    extents = (Extent::Whole, Extent::Whole);
+                    if runs.iter().all(|(run, _)| run.is_none()) {
+                        return Merged::Unmatched;
+                    }
+                }
+                // Only if nothing is missing, equal numbers show that there are no others.
+                _ if end != UnwindEnd::Complete || is_cut => return Merged::Unmatched,
+                _ => {}
+            }
+        }
+        let runs: Vec<_> = runs.into_iter().map(|(run, _)| run).collect();
+        let (extent, python_extent) = extents;
         let Some(merged) = merge(&kinds, extent, &runs, python_extent, replaced) else {
             return Merged::Unmatched;
         };
@@ -132,9 +153,9 @@ impl Python {
         }
     }
 
-    /// The frames of each evaluation. If the list was cut within an evaluation, one frame stands
-    /// for the rest of it.
-    fn runs(&mut self, python: &[PythonFrame], is_cut: bool) -> Vec<Run<Frame>> {
+    /// The frames of each evaluation, and the address of the frame at its end. If the list was cut
+    /// within an evaluation, one frame stands for the rest of it.
+    fn runs(&mut self, python: &[PythonFrame], is_cut: bool) -> Vec<(Run<Frame>, u64)> {
         let (mut runs, mut run, mut is_open) = (Vec::new(), Some(Vec::new()), false);
         for frame in python {
             let byte = |offset: u64| (frame.boundary >> (offset % 8 * 8)) as u8;
@@ -153,13 +174,13 @@ impl Python {
                 });
             }
             if is_end {
-                runs.push(run.replace(Vec::new()));
+                runs.push((run.replace(Vec::new()), frame.address));
                 is_open = false;
             }
         }
         if is_open {
             let cut = if is_cut { self.line(&(CUT.into(), "".into(), 0)) } else { None };
-            runs.push(run.map(|run| run.into_iter().chain(cut).collect()));
+            runs.push((run.map(|run| run.into_iter().chain(cut).collect()), 0));
         }
         runs
     }
@@ -193,4 +214,14 @@ impl Python {
         let offset = self.lines.number(line)?;
         Some(Frame { module: self.module, offset })
     }
+}
+
+/// The memory on the stack of each evaluation: from the address to before the address. The stack
+/// pointers are those of the last frames.
+fn evaluations(native: &[(Frame, Native)], stack_pointers: &[u64]) -> Vec<(u64, u64)> {
+    let without = native.len().saturating_sub(stack_pointers.len());
+    let kinds = native.iter().skip(without).map(|(_, kind)| *kind);
+    let ranges = stack_pointers.iter().zip(stack_pointers.iter().skip(1).chain([&0]));
+    let of_evaluations = ranges.zip(kinds).filter(|(_, kind)| *kind == Native::Evaluation);
+    of_evaluations.map(|((from, before), _)| (*from, *before)).collect()
 }

@@ -1,8 +1,8 @@
-//! A code object of CPython 3.11, written by hand, and its reading.
+//! A code object of CPython 3.11, written by hand, and its reading; offsets that runtimes state.
 
 use super::code::{Code, Position, fingerprint};
 use super::memory::Memory;
-use super::version::{Offsets, offsets};
+use super::version::{Offsets, Unknown, offsets};
 
 const CODE: u64 = 0x1000;
 const LINES: u64 = 0x2000;
@@ -112,4 +112,37 @@ fn impossible_sizes_and_kinds_are_refused() {
         memory.put_word(address, word);
         assert!(read(&memory).is_none(), "{address:#x} {word:#x}");
     }
+}
+
+/// A runtime of a version (`PY_VERSION_HEX`) at address 0. Each of its stated offsets is the place
+/// of the offset itself.
+fn runtime(version: u64, free_threaded: u64) -> Bytes {
+    let mut memory = Bytes(vec![0; 0x400]);
+    (0..0x400).step_by(8).for_each(|at| memory.put_word(at, at));
+    memory.put(0, b"xdebugpy");
+    memory.put_word(8, version);
+    memory.put_word(16, free_threaded);
+    memory
+}
+
+#[test]
+fn stated_offsets_are_found_by_the_version() {
+    let of = |minor: u8, version| {
+        let offsets = offsets((3, minor), &runtime(version, 0), 0).unwrap();
+        [offsets.interpreter.of_thread, offsets.owner, offsets.code.name].map(|at| at / 8)
+    };
+    assert_eq!(of(13, 0x030d_05f0), [22, 33, 37]);
+    assert_eq!(of(14, 0x030e_00c1), [25, 36, 42]);
+}
+
+#[test]
+fn other_versions_and_builds_are_refused() {
+    let refused =
+        |version, free_threaded| offsets((3, 14), &runtime(version, free_threaded), 0).err();
+    // Another version than the file's name says, a beta version, and no runtime.
+    assert_eq!(refused(0x030d_00f0, 0), Some(Unknown::Version));
+    assert_eq!(refused(0x030e_00b2, 0), Some(Unknown::Version));
+    assert_eq!(offsets((3, 14), &Bytes(vec![0; 0x400]), 0).err(), Some(Unknown::Version));
+    assert_eq!(offsets((3, 15), &runtime(0x030f_00f0, 0), 0).err(), Some(Unknown::Version));
+    assert_eq!(refused(0x030e_00f0, 1), Some(Unknown::FreeThreaded));
 }

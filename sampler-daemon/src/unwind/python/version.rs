@@ -11,9 +11,11 @@ use sampler_common::wire::{PYTHON_DIRECT, PythonRuntime};
 /// The magic number at the beginning of `_Py_DebugOffsets`.
 const COOKIE: [u8; 8] = *b"xdebugpy";
 
-/// Offsets of an interpreter's threads, and of a thread's interpreter.
+/// Offsets of the next interpreter, of an interpreter's threads, and of a thread's interpreter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InterpreterOffsets {
+    /// The next interpreter of the list.
+    pub(super) next: u64,
     /// The first thread's state.
     pub(super) threads: u64,
     /// The thread's interpreter, in a thread's state.
@@ -25,9 +27,15 @@ pub(super) struct InterpreterOffsets {
 pub(super) enum Running {
     /// By a word of the runtime, at this offset.
     InRuntime(u64),
-    /// By the lock of the interpreter: the offset of the pointer to the lock, and the offset of the
-    /// holder in the lock.
-    ByLock(u64, u64),
+    /// By the lock of the interpreter.
+    ByLock {
+        /// Offset of the pointer to the lock.
+        lock: u64,
+        /// Offset of the holder in the lock.
+        holder: u64,
+        /// Offset in the lock of what tells whether it is taken.
+        locked: u64,
+    },
 }
 
 /// How a run of frames shows the frame at which a call in C entered the interpreter.
@@ -66,7 +74,8 @@ pub(super) struct CodeOffsets {
 /// The offsets of one version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offsets {
-    /// Offset in the runtime of the pointer to the main interpreter.
+    /// Offset in the runtime of the pointer to the main interpreter. The pointer to the newest
+    /// interpreter is before it.
     pub(super) main_interpreter: u64,
     pub(super) interpreter: InterpreterOffsets,
     pub(super) running: Running,
@@ -77,16 +86,37 @@ pub(super) struct Offsets {
     pub(super) table: Table,
     /// Sizes of a string's header: of an ASCII string, and of others.
     pub(super) string: [u64; 2],
-    /// The kernel side's values, without `generation` and `current`.
+    /// The kernel side's values, without those that [`NOT_FOUND`] has.
     pub(super) kernel: PythonRuntime,
 }
 
 /// Value of `owner` of a generator's frame.
 pub(super) const OWNED_BY_GENERATOR: u8 = 1;
 
+/// The kernel side's values that only a process has, or that [`Running`] and
+/// [`InterpreterOffsets`] have.
+const NOT_FOUND: PythonRuntime = PythonRuntime {
+    generation: 0,
+    current: 0,
+    interpreters: 0,
+    next: 0,
+    lock: 0,
+    holder: 0,
+    locked: 0,
+    thread_id: 0,
+    frame: 0,
+    indirect: 0,
+    frame_bytes: 0,
+    code: 0,
+    instruction: 0,
+    previous: 0,
+    boundary: 0,
+    code_words: 0,
+};
+
 const V3_11: Offsets = Offsets {
     main_interpreter: 48,
-    interpreter: InterpreterOffsets { threads: 16, of_thread: 16 },
+    interpreter: InterpreterOffsets { next: 0, threads: 16, of_thread: 16 },
     running: Running::InRuntime(576),
     boundary: Boundary::Byte(68),
     owner: 69,
@@ -100,8 +130,6 @@ const V3_11: Offsets = Offsets {
     table: Table::Locations,
     string: [48, 72],
     kernel: PythonRuntime {
-        generation: 0,
-        current: 0,
         thread_id: 152,
         frame: 56,
         indirect: 8,
@@ -111,12 +139,13 @@ const V3_11: Offsets = Offsets {
         frame_bytes: 72,
         boundary: 64,
         code_words: 56,
+        ..NOT_FOUND
     },
 };
 
 const V3_10: Offsets = Offsets {
     main_interpreter: 40,
-    interpreter: InterpreterOffsets { threads: 8, of_thread: 16 },
+    interpreter: InterpreterOffsets { next: 0, threads: 8, of_thread: 16 },
     running: Running::InRuntime(568),
     boundary: Boundary::Every,
     owner: 0,
@@ -130,8 +159,6 @@ const V3_10: Offsets = Offsets {
     table: Table::Pairs,
     string: V3_11.string,
     kernel: PythonRuntime {
-        generation: 0,
-        current: 0,
         thread_id: 176,
         frame: 24,
         indirect: PYTHON_DIRECT,
@@ -139,8 +166,8 @@ const V3_10: Offsets = Offsets {
         code: 32,
         instruction: 96,
         previous: 24,
-        boundary: 0,
         code_words: 40,
+        ..NOT_FOUND
     },
 };
 
@@ -152,8 +179,8 @@ const V3_9: Offsets = Offsets {
 };
 
 const V3_12: Offsets = Offsets {
-    interpreter: InterpreterOffsets { threads: 72, of_thread: 16 },
-    running: Running::ByLock(384, 8),
+    interpreter: InterpreterOffsets { next: 0, threads: 72, of_thread: 16 },
+    running: Running::ByLock { lock: 384, holder: 8, locked: 16 },
     boundary: Boundary::Owner(3),
     owner: 70,
     code: CodeOffsets {
@@ -166,92 +193,180 @@ const V3_12: Offsets = Offsets {
     ..V3_11
 };
 
-/// The used words of `_Py_DebugOffsets` of 3.13, counted from its beginning.
-mod word_3_13 {
-    pub(super) const FREE_THREADED: usize = 2;
-    pub(super) const INTERPRETERS_HEAD: usize = 5;
-    pub(super) const THREADS_HEAD: usize = 9;
-    pub(super) const CEVAL_GIL: usize = 14;
-    pub(super) const GIL: usize = 15;
-    pub(super) const GIL_HOLDER: usize = 18;
-    pub(super) const THREAD_INTERPRETER: usize = 22;
-    pub(super) const CURRENT_FRAME: usize = 23;
-    pub(super) const THREAD_ID: usize = 24;
-    pub(super) const FRAME_PREVIOUS: usize = 29;
-    pub(super) const FRAME_CODE: usize = 30;
-    pub(super) const FRAME_INSTRUCTION: usize = 31;
-    pub(super) const FRAME_OWNER: usize = 33;
-    pub(super) const CODE_FILE: usize = 35;
-    pub(super) const CODE_NAME: usize = 37;
-    pub(super) const CODE_LINES: usize = 38;
-    pub(super) const CODE_FIRST_LINE: usize = 39;
-    pub(super) const CODE_INSTRUCTIONS: usize = 43;
-    pub(super) const COUNT: usize = 44;
+/// The numbers of the used words of a version's `_Py_DebugOffsets`, counted from its beginning.
+struct Words {
+    interpreter_next: usize,
+    threads_head: usize,
+    ceval_gil: usize,
+    gil: usize,
+    gil_locked: usize,
+    gil_holder: usize,
+    thread_interpreter: usize,
+    current_frame: usize,
+    thread_id: usize,
+    frame_previous: usize,
+    frame_code: usize,
+    frame_instruction: usize,
+    frame_owner: usize,
+    code_file: usize,
+    code_name: usize,
+    code_lines: usize,
+    code_first_line: usize,
+    code_instructions: usize,
 }
+
+/// The words that are the same in all versions.
+const VERSION: usize = 1;
+const FREE_THREADED: usize = 2;
+const INTERPRETERS_HEAD: usize = 5;
+
+const WORDS_3_13: Words = Words {
+    interpreter_next: 8,
+    threads_head: 9,
+    ceval_gil: 14,
+    gil: 15,
+    gil_locked: 17,
+    gil_holder: 18,
+    thread_interpreter: 22,
+    current_frame: 23,
+    thread_id: 24,
+    frame_previous: 29,
+    frame_code: 30,
+    frame_instruction: 31,
+    frame_owner: 33,
+    code_file: 35,
+    code_name: 37,
+    code_lines: 38,
+    code_first_line: 39,
+    code_instructions: 43,
+};
+
+const WORDS_3_14: Words = Words {
+    interpreter_next: 8,
+    threads_head: 9,
+    ceval_gil: 15,
+    gil: 16,
+    gil_locked: 18,
+    gil_holder: 19,
+    thread_interpreter: 25,
+    current_frame: 26,
+    thread_id: 27,
+    frame_previous: 32,
+    frame_code: 33,
+    frame_instruction: 34,
+    frame_owner: 36,
+    code_file: 40,
+    code_name: 42,
+    code_lines: 43,
+    code_first_line: 44,
+    code_instructions: 48,
+};
+
+/// The number of words of `_Py_DebugOffsets` that are read.
+const WORDS_READ: usize = 49;
 
 /// Bound of a stated offset. No struct is larger.
 const MAX_OFFSET: u64 = 1 << 20;
 
-/// The offsets of a version whose runtime is at an address; `None` if they are not known.
-pub(super) fn offsets(version: (u8, u8), memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
+/// Why the offsets of a version are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// There is no table for the version, or the runtime does not state what the table needs.
+    Version,
+    /// The interpreter has no lock, so no holder of the lock tells which thread runs.
+    FreeThreaded,
+}
+
+/// The offsets of a version whose runtime is at an address.
+///
+/// # Errors
+/// If they are not known.
+pub(super) fn offsets(
+    version: (u8, u8),
+    memory: &dyn Memory,
+    runtime: u64,
+) -> Result<Offsets, Unknown> {
     match version {
-        (3, 9) => Some(V3_9),
-        (3, 10) => Some(V3_10),
-        (3, 11) => Some(V3_11),
-        (3, 12) => Some(V3_12),
-        (3, 13) => stated_3_13(memory, runtime),
-        _ => None,
+        (3, 9) => Ok(V3_9),
+        (3, 10) => Ok(V3_10),
+        (3, 11) => Ok(V3_11),
+        (3, 12) => Ok(V3_12),
+        (3, 13) => stated(version, &WORDS_3_13, memory, runtime),
+        (3, 14) => stated(version, &WORDS_3_14, memory, runtime),
+        _ => Err(Unknown::Version),
     }
 }
 
-/// The offsets that the runtime of 3.13 states.
-fn stated_3_13(memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
-    use word_3_13 as at;
-    let mut bytes = [0; at::COUNT * 8];
-    memory.read(runtime, &mut bytes)?;
-    let word =
-        |index: usize| bytes.get(index * 8..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
-    let offset = |index| word(index).filter(|offset| *offset < MAX_OFFSET);
-    if bytes.first_chunk() != Some(&COOKIE) || word(at::FREE_THREADED)? != 0 {
-        return None;
+/// The offsets that the runtime states.
+fn stated(
+    version: (u8, u8),
+    words: &Words,
+    memory: &dyn Memory,
+    runtime: u64,
+) -> Result<Offsets, Unknown> {
+    let mut bytes = [0; WORDS_READ * 8];
+    memory.read(runtime, &mut bytes).ok_or(Unknown::Version)?;
+    let word = |index: usize| {
+        let word = bytes.get(index * 8..).and_then(<[u8]>::first_chunk);
+        word.map_or(0, |word| u64::from_le_bytes(*word))
+    };
+    // `PY_VERSION_HEX`: major, minor and micro version, then the level. Only releases and their
+    // candidates have the layout of the version.
+    let [level, _, minor, major, ..] = word(VERSION).to_le_bytes();
+    if bytes.first_chunk() != Some(&COOKIE) || (major, minor) != version || level < 0xc0 {
+        return Err(Unknown::Version);
     }
-    let owner = offset(at::FRAME_OWNER)?;
-    let instructions = offset(at::CODE_INSTRUCTIONS)?;
-    let holder = offset(at::GIL_HOLDER)?.checked_sub(offset(at::GIL)?)?;
+    if word(FREE_THREADED) != 0 {
+        return Err(Unknown::FreeThreaded);
+    }
+    let offset = |index| Some(word(index)).filter(|offset| *offset < MAX_OFFSET);
+    with_stated(words, offset).ok_or(Unknown::Version)
+}
+
+/// The offsets, by the numbers of their words.
+fn with_stated(words: &Words, offset: impl Fn(usize) -> Option<u64>) -> Option<Offsets> {
+    let owner = offset(words.frame_owner)?;
+    let instructions = offset(words.code_instructions)?;
+    let gil = offset(words.gil)?;
+    let in_gil = |index| offset(index)?.checked_sub(gil);
     Some(Offsets {
         // The first interpreter of the list is the newest one. The pointer to the main interpreter
         // follows.
-        main_interpreter: offset(at::INTERPRETERS_HEAD)? + 8,
+        main_interpreter: offset(INTERPRETERS_HEAD)? + 8,
         interpreter: InterpreterOffsets {
-            threads: offset(at::THREADS_HEAD)?,
-            of_thread: offset(at::THREAD_INTERPRETER)?,
+            next: offset(words.interpreter_next)?,
+            threads: offset(words.threads_head)?,
+            of_thread: offset(words.thread_interpreter)?,
         },
-        running: Running::ByLock(offset(at::CEVAL_GIL)?, holder),
+        running: Running::ByLock {
+            lock: offset(words.ceval_gil)?,
+            holder: in_gil(words.gil_holder)?,
+            locked: in_gil(words.gil_locked)?,
+        },
         boundary: Boundary::Owner(3),
         owner,
         code: CodeOffsets {
-            file: offset(at::CODE_FILE)?,
-            name: offset(at::CODE_NAME)?,
-            first_line: offset(at::CODE_FIRST_LINE)?,
-            lines: offset(at::CODE_LINES)?,
-            // The place of the function's beginning is not stated. In all of 3.13 so far, it is
-            // before the instructions.
+            file: offset(words.code_file)?,
+            name: offset(words.code_name)?,
+            first_line: offset(words.code_first_line)?,
+            lines: offset(words.code_lines)?,
+            // The place of the function's beginning is not stated. In all of 3.13 and 3.14 so far,
+            // it is before the instructions.
             instructions: Instructions::Inline(instructions, instructions.checked_sub(16)?),
         },
         table: V3_12.table,
         string: V3_12.string,
         kernel: PythonRuntime {
-            generation: 0,
-            current: 0,
-            thread_id: offset(at::THREAD_ID)?,
-            frame: offset(at::CURRENT_FRAME)?,
+            thread_id: offset(words.thread_id)?,
+            frame: offset(words.current_frame)?,
             indirect: PYTHON_DIRECT,
-            code: offset(at::FRAME_CODE)?,
-            instruction: offset(at::FRAME_INSTRUCTION)?,
-            previous: offset(at::FRAME_PREVIOUS)?,
+            code: offset(words.frame_code)?,
+            instruction: offset(words.frame_instruction)?,
+            previous: offset(words.frame_previous)?,
             frame_bytes: owner / 8 * 8 + 8,
             boundary: owner / 8 * 8,
             code_words: V3_12.kernel.code_words,
+            ..NOT_FOUND
         },
     })
 }
