@@ -24,6 +24,7 @@ pub mod plot;
 pub mod preload;
 pub mod profile;
 pub mod progress;
+pub mod pythons;
 pub mod raw_grpc;
 pub mod spread;
 pub mod statistics;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::steps::Steps;
 use crate::targets;
 use crate::workspace::Workspace;
-use crate::{check, ebpf, package, packages, preload, simulate};
+use crate::{check, ebpf, package, packages, preload, pythons, simulate};
 
 /// Number of slowest end-to-end files that are printed.
 const SLOWEST_PRINTED: usize = 12;
@@ -70,6 +70,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     let filter: Vec<&str> = selection.filter.as_deref().into_iter().collect();
     let mut steps = Steps::default();
     steps.time("packages", || packages::ensure(&packages::all(selection.long)))?;
+    steps.time("pythons", || pythons::ensure(workspace))?;
     steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
     steps.cargo(workspace, "build", &["build", "--release", "--bins"])?;
     steps.time("build-preload", || preload::build(workspace))?;

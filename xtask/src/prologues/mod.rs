@@ -8,13 +8,13 @@
 
 mod library;
 mod listing;
-mod suites;
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result};
 
+use crate::suites::{self, Suites};
 use crate::workspace::Workspace;
 
 /// Packages with allocators, under all their past and present names.
@@ -52,7 +52,7 @@ const HEAD: &str = "\
 pub(crate) fn collect(workspace: &Workspace) -> Result<()> {
     let path = workspace.root.join(CORPUS);
     let mut blocks = blocks(&fs::read_to_string(&path).unwrap_or_default());
-    let suites = suites::Suites::open(&workspace.target.join("prologues"))?;
+    let suites = Suites::open(&workspace.target.join("prologues"), &suites::ALL)?;
     for package in PACKAGES {
         for version in suites.versions(package)? {
             let folder = suites.unpack(package, &version)?;

@@ -11,34 +11,48 @@ use crate::step;
 
 const ARCHIVE: &str = "http://deb.debian.org/debian";
 const SECURITY: &str = "http://deb.debian.org/debian-security";
-const SUITES: [(&str, &str); 8] = [
-    (ARCHIVE, "bullseye"),
-    (SECURITY, "bullseye-security"),
-    (ARCHIVE, "bookworm"),
-    (SECURITY, "bookworm-security"),
-    (ARCHIVE, "trixie"),
-    (ARCHIVE, "forky"),
-    (ARCHIVE, "sid"),
-    (ARCHIVE, "experimental"),
+
+/// A suite that packages come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suite {
+    archive: &'static str,
+    name: &'static str,
+}
+
+/// A suite of the main archive.
+pub(crate) const fn main_archive(name: &'static str) -> Suite {
+    Suite { archive: ARCHIVE, name }
+}
+
+/// All suites.
+pub(crate) const ALL: [Suite; 8] = [
+    main_archive("bullseye"),
+    Suite { archive: SECURITY, name: "bullseye-security" },
+    main_archive("bookworm"),
+    Suite { archive: SECURITY, name: "bookworm-security" },
+    main_archive("trixie"),
+    main_archive("forky"),
+    main_archive("sid"),
+    main_archive("experimental"),
 ];
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// A folder with the package lists of all suites.
-pub(super) struct Suites {
+/// A folder with the package lists of suites.
+pub(crate) struct Suites {
     folder: PathBuf,
 }
 
 impl Suites {
     /// Creates the folder and fetches the lists.
-    pub(super) fn open(folder: &Path) -> Result<Suites> {
+    pub(crate) fn open(folder: &Path, suites: &[Suite]) -> Result<Suites> {
         for part in ["state/lists/partial", "cache/archives/partial", "packages"] {
             fs::create_dir_all(folder.join(part)).context("make a folder for packages")?;
         }
+        let line = |Suite { archive, name }: &Suite| {
+            format!("deb [signed-by={KEYRING}] {archive} {name} main\n")
+        };
+        let sources: String = suites.iter().map(line).collect();
         let suites = Suites { folder: folder.to_owned() };
-        let sources: String = SUITES
-            .iter()
-            .map(|(archive, suite)| format!("deb [signed-by={KEYRING}] {archive} {suite} main\n"))
-            .collect();
         fs::write(folder.join("sources.list"), sources)?;
         fs::write(folder.join("status"), "")?;
         fs::write(folder.join("apt.conf"), suites.configuration())?;
@@ -70,7 +84,7 @@ impl Suites {
     }
 
     /// Lists the versions of a package in all suites.
-    pub(super) fn versions(&self, package: &str) -> Result<Vec<String>> {
+    pub(crate) fn versions(&self, package: &str) -> Result<Vec<String>> {
         let table = step::output(self.apt("apt-cache").args(["madison", package]))?;
         let version = |line: &str| line.split('|').nth(1).map(|version| version.trim().to_owned());
         let mut versions: Vec<String> = table.lines().filter_map(version).collect();
@@ -80,7 +94,7 @@ impl Suites {
     }
 
     /// Fetches and unpacks a package. Returns the folder of its files.
-    pub(super) fn unpack(&self, package: &str, version: &str) -> Result<PathBuf> {
+    pub(crate) fn unpack(&self, package: &str, version: &str) -> Result<PathBuf> {
         let folder = self.folder.join("packages").join(format!("{package}={version}"));
         let unpacked = folder.join("unpacked");
         if unpacked.is_dir() {
@@ -97,5 +111,20 @@ impl Suites {
             .with_context(|| format!("find the archive of {name}"))?;
         step::output(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&unpacked))?;
         Ok(unpacked)
+    }
+
+    /// Fetches packages and all that they depend on, and unpacks all of them into `root`.
+    pub(crate) fn unpack_whole(&self, packages: &[&str], root: &Path) -> Result<()> {
+        let mut download = self.apt("apt-get");
+        download.args(["--quiet=2", "--yes", "--no-install-recommends", "--download-only"]);
+        download.arg("install").args(packages);
+        step::run(&format!("fetch {}", packages.join(" ")), &mut download)?;
+        for entry in fs::read_dir(self.folder.join("cache/archives"))? {
+            let archive = entry?.path();
+            if archive.extension().is_some_and(|extension| extension == "deb") {
+                step::output(Command::new("dpkg-deb").arg("-x").arg(archive).arg(root))?;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,59 @@
+//! Python frames in samples of the in-process sampler.
+
+use super::REPEATS;
+use super::stack::{Blocks, are_those, blocks, folded, none_is_missing, spawn};
+use anyhow::{Context, Result};
+use sampler_tests::{Daemon, Workload, inject, preload, pythons};
+
+/// Mean bytes between samples. The chance that a block of the workload is not sampled is less than
+/// 1 in 10^10. Small blocks are rarely sampled: a process may send 10,000 samples a second.
+const INTERVAL: u64 = 4096;
+
+const ARGUMENTS: &[&str] = &["--samplers-only", "--ring", "512MiB"];
+
+fn check(daemon: Daemon, mut workload: Workload) -> Result<()> {
+    workload.go()?;
+    let blocks: Blocks = blocks(&workload.child().line()?)?;
+    are_those(&folded(&daemon)?, &blocks, &[REPEATS, 2 * REPEATS])?;
+    none_is_missing(&daemon)?;
+    workload.exit()?;
+    daemon.stop()
+}
+
+/// The loader of glibc 2.31, started as a program, gives constructors a wrong environment.
+const WITHOUT_PRELOAD: &str = "3.9";
+
+#[test]
+fn samples_of_the_preloaded_sampler_have_python_frames() -> Result<()> {
+    for python in pythons::known()? {
+        if python.is_unpacked() && python.version == WITHOUT_PRELOAD {
+            eprintln!("NOTICE: NOT TESTED: preloading into Debian's Python {WITHOUT_PRELOAD}");
+            continue;
+        }
+        let mut command = python.command()?;
+        preload::preload(&mut command, INTERVAL, None)?;
+        let workload = spawn(command)?;
+        let daemon = Daemon::start(&[workload.pid()], ARGUMENTS)?;
+        check(daemon, workload).with_context(|| format!("{python:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn samples_of_the_injected_sampler_have_python_frames() -> Result<()> {
+    for python in pythons::known()? {
+        let workload = spawn(python.command()?)?;
+        match inject::inject(workload.pid(), INTERVAL) {
+            Ok(_) => {}
+            // Not every C library of another suite can be injected at every place in memory.
+            Err(refused) if python.is_unpacked() => {
+                eprintln!("NOTICE: NOT TESTED: {python:?}: {refused:#}");
+                continue;
+            }
+            Err(refused) => return Err(refused),
+        }
+        let daemon = Daemon::start(&[workload.pid()], ARGUMENTS)?;
+        check(daemon, workload).with_context(|| format!("{python:?}"))?;
+    }
+    Ok(())
+}
