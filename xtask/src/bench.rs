@@ -26,6 +26,8 @@ pub(crate) enum Benchmark {
     Tools,
     /// Cost of the preloaded library.
     Preload,
+    /// Cost of Python frames.
+    Python,
 }
 
 impl Benchmark {
@@ -39,6 +41,7 @@ impl Benchmark {
             Benchmark::Daemon => "daemon",
             Benchmark::Tools => "tools",
             Benchmark::Preload => "preload",
+            Benchmark::Python => "python",
         }
     }
 

@@ -142,6 +142,12 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// What Python frames add to the cost of a sample (as root)
+    Python {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Overhead and samples per second of a real program by the sampling interval (as root)
     Intervals {
         /// Passed on to the benchmark
@@ -161,6 +167,7 @@ impl Bench {
             Bench::Daemon { arguments } => (Benchmark::Daemon, arguments),
             Bench::Tools { arguments } => (Benchmark::Tools, arguments),
             Bench::Preload { arguments } => (Benchmark::Preload, arguments),
+            Bench::Python { arguments } => (Benchmark::Python, arguments),
         }
     }
 }
