@@ -103,13 +103,14 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// Additional packages for the tests.
-const TEST: [Need; 35] = [
+const TEST: [Need; 37] = [
     need("bindfs", "/usr/bin/bindfs", "a file system of a user"),
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),
     need("binutils", "nm", "symbols for the tools that open profiles"),
     need("openssl", "openssl", "a server that is certified"),
     need("chromium", "/usr/bin/chromium", "shows the web page"),
     need("chromium-driver", "chromedriver", "drives it"),
+    need("dwz", "dwz", "compacts debug information"),
     need("fuse3", "/usr/bin/fusermount3", "mounts a file system of a user"),
     need("g++", "c++", "compiles the C++ workloads"),
     need("gdb", "/usr/bin/gdb", "the oracle for stacks"),
@@ -155,6 +156,7 @@ const TEST: [Need; 35] = [
     need("sqlite3", "/usr/bin/sqlite3", "a program to profile"),
     need("strace", "/usr/bin/strace", "traces a program that must not be touched then"),
     need("systemd", "/usr/bin/systemd-analyze", "rates the unit file"),
+    need("xz-utils", "xz", "compresses symbol tables"),
 ];
 
 /// Large packages that only `cargo xtask test --long` needs.

@@ -82,7 +82,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         why: "names are read from files in one place",
-        words: &["blazesym", "cpp_demangle", "rustc_demangle"],
+        words: &["addr2line", "blazesym", "cpp_demangle", "rustc_demangle"],
         searched: &["sampler-daemon/src"],
         allowed: &["sampler-daemon/src/symbolize"],
     },

@@ -1,8 +1,9 @@
 //! Build ids of files that anybody may have written.
 
 use super::child::Child;
+use super::files::Others;
 use super::wire::{Request, Wanted};
-use super::{FILE_TIME, UNNAMED_FILE};
+use super::{FILE_TIME, NoDebugFiles, UNNAMED_FILE};
 use std::fs::File;
 use std::path::Path;
 
@@ -20,6 +21,8 @@ pub(crate) fn build_id(program: &Path, file: &File) -> Result<Option<String>, St
         path: UNNAMED_FILE.to_owned(),
         places: Vec::new(),
     };
-    let answers = child.ask(&request, file, FILE_TIME).map_err(|failure| failed(&failure))?;
+    let mut others = Others::of(&NoDebugFiles, "", Vec::new());
+    let answers = child.ask(&request, file, &mut others, FILE_TIME);
+    let answers = answers.map_err(|failure| failed(&failure))?;
     Ok(answers.into_iter().flatten().flatten().next().map(|line| line.function))
 }

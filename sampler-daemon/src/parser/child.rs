@@ -1,13 +1,14 @@
 //! One parser process.
 
+use super::files::Others;
+use super::pair;
 use super::serve::VERB;
 use super::wire::{self, Answer, MAX_PLACES, Message, Request, Wanted};
-use super::{files, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fmt::{self, Formatter};
 use std::fs::{self, File};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,9 +18,9 @@ use std::time::{Duration, Instant};
 const WAIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often the parser's CPU time is checked.
 const CHECK_PERIOD: Duration = Duration::from_millis(20);
-/// Maximum number of files that a parser may ask for in one request: the file itself and places of
-/// its debug file.
-const MAX_ASKED: u32 = 256;
+/// Maximum number of times that a parser may ask for a file in one request: for the file itself,
+/// for places of its debug file, and for the `.dwo` file of each place's unit.
+const MAX_ASKED: usize = 256 + MAX_PLACES;
 
 /// Why a request has no answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(super) enum Failure {
     Late,
     /// The parser sent an invalid message and was killed.
     Wrong,
+    /// The file's debug information is damaged or too large. The parser goes on.
+    Unreadable,
 }
 
 impl fmt::Display for Failure {
@@ -41,6 +44,7 @@ impl fmt::Display for Failure {
             Failure::Died => "ended over it",
             Failure::Late => "took too long over it",
             Failure::Wrong => "answered wrongly",
+            Failure::Unreadable => "could not read it",
         })
     }
 }
@@ -85,22 +89,24 @@ impl Child {
         self.requests == 0
     }
 
-    /// Sends a request and returns its answers. `time` is the parser's CPU time for the request.
+    /// Sends a request about `file` and returns its answers. The parser may also ask for `others`.
+    /// `time` is the parser's CPU time for the request.
     pub(super) fn ask(
         &mut self,
         request: &Request,
         file: &File,
+        others: &mut Others<'_>,
         time: Duration,
     ) -> Result<Vec<Answer>, Failure> {
         self.requests += 1;
         let until = Deadline::after(time, self);
         if request.wanted == Wanted::BuildId {
-            return self.exchange(request, 1, file, &until);
+            return self.exchange(request, 1, (file, others), &until);
         }
         let mut answers = Vec::with_capacity(request.places.len());
         for places in request.places.chunks(MAX_PLACES) {
             let part = Request { places: places.to_vec(), ..request.clone() };
-            answers.extend(self.exchange(&part, places.len(), file, &until)?);
+            answers.extend(self.exchange(&part, places.len(), (file, others), &until)?);
         }
         Ok(answers)
     }
@@ -110,7 +116,7 @@ impl Child {
         &mut self,
         request: &Request,
         count: usize,
-        file: &File,
+        (file, others): (&File, &mut Others<'_>),
         until: &Deadline,
     ) -> Result<Vec<Answer>, Failure> {
         wire::send_request(&self.socket, request).map_err(|_| Failure::Died)?;
@@ -123,21 +129,28 @@ impl Child {
                 }
                 Message::Open(path) if asked < MAX_ASKED => {
                     asked += 1;
-                    self.hand_over(&path, request, file)?;
+                    self.hand_over(&path, request, file, others)?;
                 }
+                Message::Unreadable if request.debug => return Err(Failure::Unreadable),
                 _ => return Err(Failure::Wrong),
             }
         }
         Ok(answers)
     }
 
-    fn hand_over(&self, path: &[u8], request: &Request, file: &File) -> Result<(), Failure> {
-        let debug_file;
+    fn hand_over(
+        &self,
+        path: &[u8],
+        request: &Request,
+        file: &File,
+        others: &mut Others<'_>,
+    ) -> Result<(), Failure> {
+        let other;
         let found = if path == request.path.as_bytes() {
             Some(file.as_fd())
         } else {
-            debug_file = files::debug_file(path);
-            debug_file.as_ref().map(|file| file.as_fd())
+            other = others.open(path);
+            other.as_ref().map(AsFd::as_fd)
         };
         wire::send_file(&self.socket, found).map_err(|_| Failure::Died)
     }

@@ -8,13 +8,13 @@
 //!
 //! ```text
 //!  samplerd ── path, offsets ──▶ parser
-//!           ◀── wants a path ── (the file itself, or a debug file below /usr/lib/debug)
+//!           ◀── wants a path ── (the file itself, or a file below /usr/lib/debug)
 //!           ─── descriptor, or none ──▶
 //!           ◀── lines of each offset ──
 //! ```
 //!
-//! If a module's own file has no debug information, the parser reads the debug file of its build id
-//! by stated addresses, where [`DebugFiles`] has such a file.
+//! [`DebugFiles`] has files by build id that are not below `/usr/lib/debug`. The parser asks for
+//! those as well.
 //!
 //! A parser that dies, is late or answers wrongly is ended, and the next request starts a new one.
 //! The file is blamed, except if the parser died and had read other files before. Then only the
@@ -37,7 +37,8 @@ pub use serve::{VERB, serve};
 use crate::symbolize::Reader;
 use crate::unwind::{Module, ModuleId};
 use child::{Child, Failure};
-use rustc_hash::{FxHashMap, FxHashSet};
+use files::Others;
+use rustc_hash::FxHashMap;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sampler_common::units;
 use std::fs::File;
@@ -110,15 +111,6 @@ impl Counts {
 /// lines are read again.
 const MAX_WAITING: usize = crate::unwind::modules::MAX_MODULES;
 
-/// A file that the parser reads.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Source {
-    /// A module's own file.
-    Module(ModuleId),
-    /// The debug file of a build id.
-    DebugFile(String),
-}
-
 /// The part of a file that is no longer read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unread {
@@ -131,10 +123,10 @@ enum Unread {
 pub struct Parser {
     program: PathBuf,
     child: Option<Child>,
-    unread: FxHashMap<Source, Unread>,
+    unread: FxHashMap<ModuleId, Unread>,
     debug_files: Box<dyn DebugFiles>,
-    /// Modules whose debug files were requested but were not there.
-    waiting: FxHashSet<ModuleId>,
+    /// The build ids of debug files that were requested for a module.
+    waiting: FxHashMap<ModuleId, Vec<String>>,
     /// Time of the last failed start of a parser.
     failed: Option<Instant>,
     counts: Arc<Counts>,
@@ -149,7 +141,7 @@ impl Parser {
             child: None,
             unread: FxHashMap::default(),
             debug_files,
-            waiting: FxHashSet::default(),
+            waiting: FxHashMap::default(),
             failed: None,
             counts: Arc::default(),
         }
@@ -160,10 +152,11 @@ impl Parser {
         Arc::clone(&self.counts)
     }
 
-    /// Asks a parser. If a parser dies that has read other files before, a fresh parser is asked
-    /// once more.
+    /// Asks a parser about a module. If a parser dies that has read other files before, a fresh
+    /// parser is asked once more.
     fn ask(
         &mut self,
+        module: &Module,
         request: &Request,
         file: &File,
         time: Duration,
@@ -174,19 +167,42 @@ impl Parser {
                 None => self.start()?,
             };
             let is_fresh = child.is_fresh();
-            let failure = match child.ask(request, file, time) {
+            let requested = self.waiting.remove(&module.id).unwrap_or_default();
+            let mut others = Others::of(&*self.debug_files, &module.build_id, requested);
+            let answers = child.ask(request, file, &mut others, time);
+            let requested = others.requested();
+            self.keep_waiting(module, requested);
+            let failure = match answers {
                 Ok(answers) => {
                     self.child = Some(child);
                     return Ok(answers);
                 }
                 Err(failure) => failure,
             };
+            if failure == Failure::Unreadable {
+                if is_fresh {
+                    self.child = Some(child);
+                    return Err(failure);
+                }
+                // Other files may have left too little memory.
+                continue;
+            }
             let count =
                 if failure == Failure::Died { &self.counts.died } else { &self.counts.killed };
             count.fetch_add(1, Relaxed);
             if is_fresh || failure != Failure::Died {
                 return Err(failure);
             }
+        }
+    }
+
+    /// Remembers the debug files that were requested for a module.
+    fn keep_waiting(&mut self, module: &Module, requested: Vec<String>) {
+        if self.waiting.len() >= MAX_WAITING {
+            self.waiting.clear();
+        }
+        if !requested.is_empty() {
+            self.waiting.insert(module.id, requested);
         }
     }
 
@@ -203,8 +219,8 @@ impl Parser {
     }
 
     /// Stops reading a part of a file, and logs that once.
-    fn blame(&mut self, source: &Source, path: &str, unread: Unread, failure: Failure) {
-        if self.unread.insert(source.clone(), unread) == Some(unread) {
+    fn blame(&mut self, module: &Module, unread: Unread, failure: Failure) {
+        if self.unread.insert(module.id, unread) == Some(unread) {
             return;
         }
         let (count, what) = match unread {
@@ -213,15 +229,16 @@ impl Parser {
         };
         count.fetch_add(1, Relaxed);
         tracing::warn!(
-            "{path:?}: its {what} not read any more: the process that reads names {failure}"
+            "{:?}: its {what} not read any more: the process that reads names {failure}",
+            module.path
         );
     }
 
-    /// Lines of places in a file, read in about `time` at most. `None` if reading would have taken
-    /// longer, or if no parser can be started now.
+    /// Lines of a module, read in about `time` at most. `None` if reading would have taken longer,
+    /// or if no parser can be started now.
     fn read(
         &mut self,
-        source: &Source,
+        module: &Module,
         request: &mut Request,
         file: &File,
         time: Duration,
@@ -229,14 +246,14 @@ impl Parser {
         let count = request.places.len();
         let for_places = TIME_PER_OFFSET * u32::try_from(count).unwrap_or(u32::MAX);
         loop {
-            let unread = self.unread.get(source).copied();
+            let unread = self.unread.get(&module.id).copied();
             let limit = match unread {
                 None => time,
                 Some(Unread::Debug) => time.min(SYMBOLS_TIME),
                 Some(Unread::All) => return Some(vec![None; count]),
             };
             request.debug = unread.is_none();
-            match self.ask(request, file, limit + for_places) {
+            match self.ask(module, request, file, limit + for_places) {
                 Ok(answers) => return Some(answers),
                 Err(Failure::Unstarted) => return None,
                 // Other files of this query were slow. So this file had less time, and is not
@@ -244,49 +261,9 @@ impl Parser {
                 Err(Failure::Late) if unread.is_none() && time < FILE_TIME => return None,
                 Err(failure) => {
                     let more = if unread.is_none() { Unread::Debug } else { Unread::All };
-                    self.blame(source, &request.path, more, failure);
+                    self.blame(module, more, failure);
                 }
             }
-        }
-    }
-
-    /// Lines from the module's own file, and from its debug file below `/usr/lib/debug`.
-    fn read_own(
-        &mut self,
-        module: &Module,
-        file: &File,
-        offsets: Vec<u64>,
-        time: Duration,
-    ) -> Option<Vec<Answer>> {
-        let path = Some(&module.path).filter(|path| can_be_sent(path));
-        let path = path.map_or(UNNAMED_FILE, String::as_str).to_owned();
-        let wanted = Wanted::AtOffsets;
-        let mut request = Request { wanted, debug: true, path, places: offsets };
-        self.read(&Source::Module(module.id), &mut request, file, time)
-    }
-
-    /// Lines from the module's debug file in `debug_files`; `None` if that file is not there, or as
-    /// in [`Parser::read`].
-    fn read_debug_file(
-        &mut self,
-        module: &Module,
-        offsets: &[u64],
-        time: Duration,
-    ) -> Option<Vec<Answer>> {
-        let file = self.debug_files.get(&module.build_id)?;
-        let addresses = offsets.iter().map(|offset| module.svma(*offset).unwrap_or(u64::MAX));
-        let (wanted, path) = (Wanted::AtAddresses, format!("/debuginfod/{}", module.build_id));
-        let mut request = Request { wanted, debug: true, path, places: addresses.collect() };
-        self.read(&Source::DebugFile(module.build_id.clone()), &mut request, &file, time)
-    }
-
-    /// Requests the debug file of a module that has no debug information of its own.
-    fn request_debug_file(&mut self, module: &Module) {
-        if self.waiting.len() >= MAX_WAITING {
-            self.waiting.clear();
-        }
-        if self.debug_files.request(&module.build_id) {
-            self.waiting.insert(module.id);
         }
     }
 }
@@ -299,46 +276,28 @@ impl Reader for Parser {
         offsets: &[u64],
         time: Duration,
     ) -> Option<Vec<Answer>> {
-        let Some(mut answers) = self.read_debug_file(module, offsets, time) else {
-            let answers = self.read_own(module, file, offsets.to_vec(), time)?;
-            if answers.iter().flatten().flatten().any(|line| line.line > 0) {
-                return Some(answers);
-            }
-            self.request_debug_file(module);
-            // The request may have found the debug file in a cache.
-            let Some(more) = self.read_debug_file(module, offsets, time) else {
-                return Some(answers);
-            };
-            return Some(more.into_iter().zip(answers).map(|(more, own)| more.or(own)).collect());
-        };
-        let missing: Vec<usize> = (0..answers.len()).filter(|at| answers[*at].is_none()).collect();
-        if !missing.is_empty() {
-            let offsets = missing.iter().map(|at| offsets[*at]).collect();
-            let own = self.read_own(module, file, offsets, time)?;
-            for (at, answer) in missing.into_iter().zip(own) {
-                answers[at] = answer;
-            }
-        }
-        Some(answers)
+        let path = Some(&module.path).filter(|path| can_be_sent(path));
+        let path = path.map_or(UNNAMED_FILE, String::as_str).to_owned();
+        let wanted = Wanted::Lines;
+        let mut request = Request { wanted, debug: true, path, places: offsets.to_vec() };
+        self.read(module, &mut request, file, time)
     }
 
     fn has_more(&mut self, module: &Module) -> bool {
-        if !self.waiting.contains(&module.id) {
-            return false;
+        let Some(mut requested) = self.waiting.remove(&module.id) else { return false };
+        let count = requested.len();
+        requested.retain(|build_id| self.debug_files.get(build_id).is_none());
+        let has_come = requested.len() < count;
+        // After a while, `request` tries a failed request again.
+        for build_id in &requested {
+            self.debug_files.request(build_id);
         }
-        let is_here = self.debug_files.get(&module.build_id).is_some();
-        if is_here {
-            self.waiting.remove(&module.id);
-        } else {
-            // After a while, `request` tries a failed request again.
-            self.debug_files.request(&module.build_id);
-        }
-        is_here
+        self.keep_waiting(module, requested);
+        has_come
     }
 
     fn unread(&self, module: &Module) -> bool {
-        let debug_file = Source::DebugFile(module.build_id.clone());
-        [Source::Module(module.id), debug_file].iter().any(|of| self.unread.contains_key(of))
+        self.unread.contains_key(&module.id)
     }
 
     fn rest(&mut self) {

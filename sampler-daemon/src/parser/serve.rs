@@ -2,7 +2,7 @@
 
 use super::wire::{Answer, Request, Wanted};
 use super::{confine, wire};
-use crate::symbolize::elf::{self, Input, Symbolizer};
+use crate::symbolize::elf::{self, Symbolizer, Unreadable};
 use sampler_common::profile::Line;
 use std::io;
 
@@ -24,23 +24,25 @@ pub fn serve() -> io::Result<()> {
     }
     wire::send_ready(&socket, None)?;
     loop {
-        let symbolizer = elf::symbolizer();
+        let mut symbolizer = Symbolizer::new();
         for _ in 0..MAX_REQUESTS {
             let Some(request) = wire::receive_request(&socket)? else { return Ok(()) };
-            wire::send_answers(&socket, &answers(&symbolizer, &request))?;
+            match answers(&mut symbolizer, &request) {
+                Ok(answers) => wire::send_answers(&socket, &answers)?,
+                Err(Unreadable) => wire::send_unreadable(&socket)?,
+            }
         }
     }
 }
 
-fn answers(symbolizer: &Symbolizer, request: &Request) -> Vec<Answer> {
+fn answers(symbolizer: &mut Symbolizer, request: &Request) -> Result<Vec<Answer>, Unreadable> {
     let Request { path, places, debug, .. } = request;
     match request.wanted {
-        Wanted::AtOffsets => elf::lines(symbolizer, path, Input::FileOffset(places), *debug),
-        Wanted::AtAddresses => elf::lines(symbolizer, path, Input::VirtOffset(places), *debug),
+        Wanted::Lines => symbolizer.lines(path, places, *debug),
         Wanted::BuildId => {
             let build_id = elf::build_id(path);
             let line = |function| vec![Line { function, ..Line::default() }];
-            vec![build_id.map(line)]
+            Ok(vec![build_id.map(line)])
         }
     }
 }

@@ -36,6 +36,7 @@ const READY: u8 = b'R';
 const UNCONFINED: u8 = b'U';
 const OPEN: u8 = b'O';
 const ANSWERS: u8 = b'A';
+const UNREADABLE: u8 = b'X';
 
 /// The lines at one address; `None` if nothing is known.
 pub(super) type Answer = Option<Vec<Line>>;
@@ -45,15 +46,13 @@ pub(super) type Answer = Option<Vec<Line>>;
 #[repr(u8)]
 pub(super) enum Wanted {
     /// Lines at file offsets.
-    AtOffsets,
-    /// Lines at stated addresses (SVMA), of a file that contains only debug information.
-    AtAddresses,
+    Lines,
     /// The file's build id, as the function of one line. The request has no places.
     BuildId,
 }
 
 impl Wanted {
-    const ALL: [Wanted; 3] = [Wanted::AtOffsets, Wanted::AtAddresses, Wanted::BuildId];
+    const ALL: [Wanted; 2] = [Wanted::Lines, Wanted::BuildId];
 }
 
 /// A request to the parser.
@@ -65,7 +64,7 @@ pub(super) struct Request {
     pub(super) debug: bool,
     /// The path of the file.
     pub(super) path: String,
-    /// The offsets or addresses in the file whose lines are wanted.
+    /// The offsets in the file whose lines are wanted.
     pub(super) places: Vec<u64>,
 }
 
@@ -80,6 +79,8 @@ pub(super) enum Message {
     Open(Vec<u8>),
     /// Answers, in the order of the places.
     Answers(Vec<Answer>),
+    /// The file's debug information cannot be read. No answers follow.
+    Unreadable,
 }
 
 /// Sends a request.
@@ -127,6 +128,11 @@ pub(super) fn send_answers(socket: impl AsFd, answers: &[Answer]) -> Result<(), 
     if bytes.len() > 1 { send_packet(&socket, &bytes) } else { Ok(()) }
 }
 
+/// Reports that the file's debug information cannot be read.
+pub(super) fn send_unreadable(socket: impl AsFd) -> Result<(), Errno> {
+    send_packet(socket, &[UNREADABLE])
+}
+
 fn encode(bytes: &mut Vec<u8>, lines: &[Line]) {
     let (start, mut count) = (bytes.len(), 0_u32);
     bytes.extend(count.to_ne_bytes());
@@ -156,6 +162,7 @@ fn decode_message(bytes: &[u8]) -> Option<Message> {
     let (kind, mut rest) = bytes.split_first()?;
     match *kind {
         READY => rest.is_empty().then_some(Message::Ready),
+        UNREADABLE => rest.is_empty().then_some(Message::Unreadable),
         UNCONFINED => Some(Message::Unconfined(String::from_utf8_lossy(rest).into_owned())),
         OPEN => (rest.len() < MAX_PATH_BYTES).then(|| Message::Open(rest.to_vec())),
         ANSWERS => {
@@ -275,6 +282,13 @@ mod tests {
     }
 
     #[test]
+    fn an_unreadable_file_is_reported() {
+        let (ours, its) = super::super::pair().unwrap();
+        send_unreadable(&its).unwrap();
+        assert_eq!(receive_message(&ours, &mut Vec::new()), Some(Message::Unreadable));
+    }
+
+    #[test]
     fn long_names_and_many_lines_are_cut() {
         let long = Some(vec![line(&"é".repeat(MAX_NAME_BYTES), 1)]);
         let many = Some(vec![line("f", 1); MAX_LINES + 1]);
@@ -314,7 +328,7 @@ mod tests {
         /// A parser that was taken over may send anything. Decoding ends, and its result stays
         /// within the bounds.
         #[test]
-        fn any_packet_is_decoded_or_refused(kind in prop::sample::select(vec![READY, UNCONFINED, OPEN, ANSWERS, 0]), rest in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_packet_is_decoded_or_refused(kind in prop::sample::select(vec![READY, UNCONFINED, OPEN, ANSWERS, UNREADABLE, 0]), rest in prop::collection::vec(any::<u8>(), 0..200)) {
             let bytes = [&[kind], &rest[..]].concat();
             if let Some(Message::Answers(answers)) = decode_message(&bytes) {
                 prop_assert!(answers.len() <= rest.len() / 4);

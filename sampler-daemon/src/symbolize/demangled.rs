@@ -1,5 +1,5 @@
-//! Names as programmers wrote them. blazesym would demangle any name, and would take `f` and `w`
-//! for C++'s `float` and `wchar_t`.
+//! Names as programmers wrote them. Libraries that read names would demangle any name, and would
+//! take `f` and `w` for C++'s `float` and `wchar_t`.
 
 use cpp_demangle::DemangleOptions;
 use std::fmt::{self, Write};
@@ -25,6 +25,22 @@ pub(super) fn demangled(name: &str) -> String {
     written.map_or_else(|_| name.to_owned(), |()| bounded.0)
 }
 
+/// A symbol's name without its version: `memcpy` of `memcpy@@GLIBC_2.14`.
+pub(super) fn unversioned(name: &str) -> &str {
+    let is_version = |text: &str| {
+        let of_version = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        !text.is_empty() && text.bytes().all(of_version)
+    };
+    match name.split_once('@') {
+        Some((base, version))
+            if !base.is_empty() && is_version(version.strip_prefix('@').unwrap_or(version)) =>
+        {
+            base
+        }
+        _ => name,
+    }
+}
+
 /// Text up to a length. A longer text is an error, so that its writer stops.
 struct Bounded(String);
 
@@ -40,7 +56,7 @@ impl Write for Bounded {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_BYTES, demangled};
+    use super::{MAX_BYTES, demangled, unversioned};
 
     #[test]
     fn only_mangled_names_are_demangled() {
@@ -54,6 +70,21 @@ mod tests {
             ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
         ] {
             assert_eq!(demangled(mangled), name);
+        }
+    }
+
+    #[test]
+    fn versions_are_cut() {
+        for (symbol, name) in [
+            ("memcpy@@GLIBC_2.14", "memcpy"),
+            ("memcpy@GLIBC_2.2.5", "memcpy"),
+            ("_ZNSt6vectorC1Ev@@GLIBCXX_3.4", "_ZNSt6vectorC1Ev"),
+            ("malloc", "malloc"),
+            ("f@", "f@"),
+            ("@version", "@version"),
+            ("a@b c", "a@b c"),
+        ] {
+            assert_eq!(unversioned(symbol), name);
         }
     }
 

@@ -1,12 +1,15 @@
 //! Names for frames: functions, files, lines, inlined calls. They are looked up lazily, in batches,
 //! and cached.
 //!
-//! blazesym reads ELF and DWARF (detached debug files included), in the parser process. blazesym
-//! would look for the vdso in a living process, so this module reads the vdso itself. Generated
-//! code has its names from the time of the sample ([`crate::unwind::GeneratedCode`]).
+//! blazesym and addr2line read ELF and DWARF, in the parser process. blazesym would look for the
+//! vdso in a living process, so this module reads the vdso itself. Generated code has its names
+//! from the time of the sample ([`crate::unwind::GeneratedCode`]).
 
+mod debug_data;
+pub(crate) mod debug_file;
 mod demangled;
 pub(crate) mod elf;
+mod plt;
 pub mod symbolizer;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A reader of files in this process.
-pub(crate) struct Here(blazesym::symbolize::Symbolizer);
+pub(crate) struct Here(elf::Symbolizer);
 
 impl Reader for Here {
     fn lines(
@@ -24,7 +24,7 @@ impl Reader for Here {
         _: Duration,
     ) -> Option<Vec<Option<Vec<Line>>>> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        Some(elf::lines(&self.0, &path, elf::Input::FileOffset(offsets), true))
+        self.0.lines(&path, offsets, true).ok()
     }
 
     fn has_more(&mut self, _: &Module) -> bool {
@@ -40,7 +40,7 @@ impl Reader for Here {
 
 /// A symbolizer that needs no other process.
 pub(crate) fn symbolizer() -> Symbolizer<Here> {
-    Symbolizer::new(Here(elf::symbolizer()), Duration::MAX)
+    Symbolizer::new(Here(elf::Symbolizer::new()), Duration::MAX)
 }
 
 fn module(id: u32, path: &str, kind: ModuleKind) -> Arc<Module> {
@@ -119,6 +119,46 @@ fn cpp_names_are_whole_and_c_names_plain() {
         assert_eq!(lines[2][0].function, "w");
         std::fs::remove_file(&binary).unwrap();
     }
+}
+
+/// No stack has a frame in a PLT, since its entries jump. So this is tested here.
+#[test]
+fn plt_entries_have_the_names_of_their_functions() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, binary) = (directory.path().join("plt.c"), directory.path().join("plt"));
+    let text =
+        "#include <stdlib.h>\nint main(void) { free(malloc(1)); return (long)&malloc == 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    // Entries for lazy binding; with `endbr64`; and those of `.plt.got`.
+    for flags in [&["-Wl,-z,lazy"][..], &["-fcf-protection=full", "-Wl,-z,ibtplt"], &["-Wl,-z,now"]]
+    {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-fno-builtin"]).args(flags).arg("-o").args([&binary, &source]);
+        let Ok(status) = compiler.status() else {
+            eprintln!("NOTICE: NOT TESTED: no C compiler");
+            return;
+        };
+        assert!(status.success());
+        let file = Arc::new(File::open(&binary).unwrap());
+        let plt = module(1, "/x/plt", ModuleKind::File(file));
+        let asked: Vec<_> = plt_offsets(&binary).map(|at| (Arc::clone(&plt), at)).collect();
+        assert!(!asked.is_empty(), "{flags:?}");
+        let lines = symbolizer().symbolize(&asked);
+        for name in ["malloc@plt", "free@plt"] {
+            assert!(lines.iter().any(|lines| lines[0].function == name), "{flags:?}: {lines:?}");
+        }
+        std::fs::remove_file(&binary).unwrap();
+    }
+}
+
+/// Offsets in the sections with PLT entries.
+fn plt_offsets(path: &std::path::Path) -> impl Iterator<Item = u64> {
+    use object::{Object as _, ObjectSection as _};
+    let bytes = std::fs::read(path).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let sections = file.sections().filter(|it| it.name().is_ok_and(|it| it.starts_with(".plt")));
+    let ranges: Vec<_> = sections.filter_map(|section| section.file_range()).collect();
+    ranges.into_iter().flat_map(|(start, size)| start..start + size)
 }
 
 #[test]
