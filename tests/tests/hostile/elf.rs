@@ -18,6 +18,8 @@ const SHT_PROGBITS: u32 = 1;
 const SHT_SYMTAB: u32 = 2;
 const SHT_STRTAB: u32 = 3;
 const SHF_COMPRESSED: u64 = 0x800;
+const ELFCOMPRESS_ZLIB: u32 = 1;
+const ELFCOMPRESS_ZSTD: u32 = 2;
 
 /// `push rbp; mov rbp, rsp; mov rax, rdi; mov rdi, rsi; call rax; pop rbp; ret`
 const CALLER: &[u8] =
@@ -56,10 +58,18 @@ impl Elf {
         self.with(name, SHT_PROGBITS, 0, Vec::new(), Some(size))
     }
 
-    /// Adds a compressed section that claims to have `size` bytes.
+    /// Adds a section compressed with zlib that claims to have `size` bytes.
     pub(crate) fn compressed(self, name: &'static str, size: u64, packed: &[u8]) -> Elf {
-        // ELFCOMPRESS_ZLIB.
-        let mut bytes = words(&[1, 0]);
+        self.compressed_by(ELFCOMPRESS_ZLIB, name, size, packed)
+    }
+
+    /// Adds a section of this many zeros compressed with zstd.
+    pub(crate) fn zstd_zeros(self, name: &'static str, size: u64) -> Elf {
+        self.compressed_by(ELFCOMPRESS_ZSTD, name, size, &zstd_zeros(size))
+    }
+
+    fn compressed_by(self, kind: u32, name: &'static str, size: u64, packed: &[u8]) -> Elf {
+        let mut bytes = words(&[kind, 0]);
         bytes.extend(longs(&[size, 1]));
         bytes.extend(packed);
         self.with(name, SHT_PROGBITS, SHF_COMPRESSED, bytes, None)
@@ -240,6 +250,20 @@ pub(crate) fn lines(rows: usize) -> Vec<u8> {
     let mut all = words(&[body.len() as u32]);
     all.extend(body);
     all
+}
+
+/// A zstd frame of this many zeros: a window of 2 MiB, and blocks that repeat one byte.
+fn zstd_zeros(size: u64) -> Vec<u8> {
+    const BLOCK_BYTES: u32 = 128 << 10;
+    const REPEATED: u32 = 1 << 1;
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 11 << 3];
+    let blocks = size.div_ceil(u64::from(BLOCK_BYTES));
+    for block in 1..=blocks {
+        let header = u32::from(block == blocks) | REPEATED | BLOCK_BYTES << 3;
+        frame.extend(&header.to_le_bytes()[..3]);
+        frame.push(0);
+    }
+    frame
 }
 
 /// A C++ name in which each parameter doubles the one before.

@@ -181,6 +181,27 @@ fn compressed_sections_beyond_the_limit_are_refused() -> Result<()> {
 }
 
 #[test]
+fn zstd_sections_beyond_the_limit_are_refused() -> Result<()> {
+    let (abbreviations, _) = elf::inlined(0);
+    let bomb = Elf::default().section(".debug_abbrev", abbreviations);
+    let mut daemon = survives_file(bomb.zstd_zeros(".debug_info", 600 * MIB).symbol("own_symbol"))?;
+    status_says(&daemon, "debug information cannot be read")?;
+    ensure!(named(&daemon.profile("alloc", &[])?, "own_symbol"), "its own symbol is gone");
+    ends(&mut daemon)
+}
+
+/// Two GiB of zeros, which xz compresses to some 300 KiB.
+#[test]
+fn a_compressed_symbol_table_beyond_the_limit_is_refused() -> Result<()> {
+    let packed = Command::new("sh").args(["-ec", "head -c 2G /dev/zero | xz -0"]).output()?;
+    ensure!(packed.status.success(), "xz: {packed:?}");
+    let bomb = Elf::default().section(".gnu_debugdata", packed.stdout);
+    let mut daemon = survives_file(bomb)?;
+    status_says(&daemon, "cannot be read in the memory and time")?;
+    ends(&mut daemon)
+}
+
+#[test]
 fn too_deeply_inlined_functions_end_the_parser_only() -> Result<()> {
     let mut daemon = survives_file(debug(50_000, 64))?;
     status_says(&daemon, "ended the process that reads names")?;
