@@ -172,6 +172,43 @@ fn names_come_with_a_later_profile_and_stay_in_the_cache() -> Result<()> {
     daemon.stop()
 }
 
+/// Names of inlined functions are in a file that several programs share. The program names that
+/// file by its build id, as packages of distributions do.
+#[test]
+fn what_dwz_has_moved_to_a_shared_file_comes_from_a_server_too() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let script = format!(
+        "cc -O2 -g -fno-builtin -Wl,--build-id=sha1 {}/workloads/names/kinds.c -o program -lm
+        cp program other
+        dwz -m common -M /nowhere/common program other
+        objcopy --only-keep-debug program debug
+        strip program
+        for file in program common; do
+            readelf -n $file | sed -n 's/.*Build ID: //p'
+        done",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let made = Command::new("sh").args(["-euc", &script]).current_dir(directory.path()).output()?;
+    let ids = String::from_utf8_lossy(&made.stdout).into_owned();
+    let ids = ids.split_once('\n').context("two build ids")?;
+    let server = |build_id: &str, file: &str| {
+        let file = fs::read(directory.path().join(file))?;
+        Server::start(build_id.trim(), Behaviour::Sends(file))
+    };
+    let (own, shared) = (server(ids.0, "debug")?, server(ids.1, "common")?);
+    let workload = Workload::start_program(&directory.path().join("program"), &[])?;
+    let mut stripped =
+        Stripped { workload, build_id: ids.0.to_owned(), debug_file: Vec::new(), directory };
+    let daemon = stripped.daemon(&format!("{} {}", own.url(), shared.url()))?;
+    stripped.workload.go()?;
+    let is_named = |profile: &Profile| {
+        ["is_inlined", "is_static"].iter().all(|name| profile.stacks_of(name).next().is_some())
+    };
+    daemon.profile_where("names", "alloc", &[], is_named)?;
+    ensure!((own.asked(), shared.asked()) == (1, 1), "{}, {}", own.asked(), shared.asked());
+    daemon.stop()
+}
+
 #[test]
 fn a_profile_without_a_server_names_the_remedy() -> Result<()> {
     let mut stripped = Stripped::start()?;
