@@ -18,8 +18,8 @@ const MDBOOK: Tool = Tool {
     version: "0.5.4",
     arguments: &["--no-default-features", "--features", "search"],
 };
-/// Files and folders of the repository that the book has.
-const SOURCES: [&str; 7] = [
+/// Files and folders of the repository that the book has, or that its pages link to.
+const SOURCES: [&str; 9] = [
     "SUMMARY.md",
     "README.md",
     "CHANGELOG.md",
@@ -27,6 +27,8 @@ const SOURCES: [&str; 7] = [
     "SECURITY.md",
     "docs",
     "examples",
+    "packaging",
+    "proto",
 ];
 
 /// Makes the book, and prints the path of its first page.
