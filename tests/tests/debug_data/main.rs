@@ -40,27 +40,23 @@ fn a_debug_file_is_found_by_build_id() -> Result<()> {
     shows(r#"compile -g && detach "$(by_build_id program)""#, Names::All)
 }
 
+/// Puts the debug data into a file that the program names, and that has no build id.
+const DEBUG_LINK: &str = r#"
+    compile -g -Wl,--build-id=none
+    mkdir -p "debug$PWD"
+    detach "debug$PWD/program.debug"
+    objcopy --add-gnu-debuglink="debug$PWD/program.debug" program
+"#;
+
 #[test]
 fn a_debug_file_is_found_by_debug_link() -> Result<()> {
-    let script = r#"
-        compile -g -Wl,--build-id=none
-        mkdir -p "debug$PWD"
-        detach "debug$PWD/program.debug"
-        objcopy --add-gnu-debuglink="debug$PWD/program.debug" program
-    "#;
-    shows(script, Names::All)
+    shows(DEBUG_LINK, Names::All)
 }
 
 #[test]
 fn a_debug_file_with_another_checksum_is_not_used() -> Result<()> {
-    let script = r#"
-        compile -g -Wl,--build-id=none
-        mkdir -p "debug$PWD"
-        detach "debug$PWD/program.debug"
-        objcopy --add-gnu-debuglink="debug$PWD/program.debug" program
-        printf x >> "debug$PWD/program.debug"
-    "#;
-    shows(script, Names::Exported)
+    let script = format!("{DEBUG_LINK}\nprintf x >> \"debug$PWD/program.debug\"");
+    shows(&script, Names::Exported)
 }
 
 #[test]

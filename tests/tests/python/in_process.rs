@@ -1,24 +1,15 @@
 //! Python frames in samples of the in-process sampler.
 
-use super::REPEATS;
-use super::stack::{Blocks, are_those, blocks, folded, none_is_missing, spawn};
+use super::check;
+use super::stack::spawn;
 use anyhow::{Context, Result};
-use sampler_tests::{Daemon, Workload, inject, preload, pythons};
+use sampler_tests::{Daemon, inject, preload, pythons};
 
 /// Mean bytes between samples. The chance that a block of the workload is not sampled is less than
 /// 1 in 10^10. Small blocks are rarely sampled: a process may send 10,000 samples a second.
 const INTERVAL: u64 = 4096;
 
 const ARGUMENTS: &[&str] = &["--samplers-only", "--ring", "512MiB"];
-
-fn check(daemon: Daemon, mut workload: Workload) -> Result<()> {
-    workload.go()?;
-    let blocks: Blocks = blocks(&workload.child().line()?)?;
-    are_those(&folded(&daemon)?, &blocks, &[REPEATS, 2 * REPEATS])?;
-    none_is_missing(&daemon)?;
-    workload.exit()?;
-    daemon.stop()
-}
 
 #[test]
 fn samples_of_the_preloaded_sampler_have_python_frames() -> Result<()> {
