@@ -9,8 +9,8 @@ mod time;
 
 pub use parse::{UnitError, check_interval, parse_bytes, parse_duration, parse_interval};
 pub use show::{
-    exact_bytes, grouped, human_bytes, human_count, human_cpu_time, human_duration, short_bytes,
-    size_range,
+    exact_bytes, grouped, hex, human_bytes, human_count, human_cpu_time, human_duration, share,
+    short_bytes, size_range,
 };
 pub use time::{Time, parse_time, utc};
 

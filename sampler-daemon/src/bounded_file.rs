@@ -10,6 +10,10 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
+/// Most bytes of a file that are read for its headers and dynamic symbols. Those of the largest
+/// programs take some hundred KiB.
+pub const MAX_HEADER_BYTES: u64 = 8 << 20;
+
 /// A file of which a bounded number of bytes is read.
 pub struct BoundedFile<F: Borrow<File>> {
     cache: ReadCache<Positioned<F>>,
@@ -86,8 +90,6 @@ impl<F: Borrow<File>> ReadCacheOps for Positioned<F> {
 mod tests {
     use super::*;
 
-    const MAX_BYTES: u64 = 8 << 20;
-
     fn sparse() -> File {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 40).unwrap();
@@ -97,17 +99,17 @@ mod tests {
     #[test]
     fn a_file_of_any_size_is_read_up_to_the_bound() {
         let file = sparse();
-        let file = BoundedFile::new(&file, MAX_BYTES);
+        let file = BoundedFile::new(&file, MAX_HEADER_BYTES);
         for at in 0..100 {
             let is_read = (&file).read_bytes_at(at << 20, 1 << 20).is_ok();
-            assert_eq!(is_read, at < MAX_BYTES >> 20, "{at}");
+            assert_eq!(is_read, at < MAX_HEADER_BYTES >> 20, "{at}");
         }
     }
 
     #[test]
     fn a_larger_request_takes_no_memory() {
         let file = sparse();
-        assert!((&BoundedFile::new(&file, MAX_BYTES)).read_bytes_at(0, 8 << 30).is_err());
+        assert!((&BoundedFile::new(&file, MAX_HEADER_BYTES)).read_bytes_at(0, 8 << 30).is_err());
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::str::SplitAsciiWhitespace;
 
 /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
 const INITIAL: u64 = 0xefff_fffc;
@@ -40,11 +41,17 @@ impl PidNamespace {
     }
 }
 
-/// Whether `/proc` is of another namespace. `NSpid` has one pid for the namespace of `/proc`, and
-/// one for each inner namespace down to our own.
+/// The pids of a process by the text of its `/proc/PID/status`: one for the namespace of `/proc`,
+/// and one for each inner namespace down to the process's own. `None` on a kernel without
+/// namespaces.
+pub fn pids(status: &str) -> Option<SplitAsciiWhitespace<'_>> {
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    Some(pids.split_ascii_whitespace())
+}
+
+/// Whether `/proc` is of another namespace.
 fn is_foreign(status: &str) -> bool {
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    numbers.is_some_and(|numbers| numbers.split_ascii_whitespace().count() != 1)
+    pids(status).is_some_and(|pids| pids.count() != 1)
 }
 
 #[cfg(test)]

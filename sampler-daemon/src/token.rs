@@ -3,7 +3,7 @@
 use crate::run_directory;
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
-use std::fmt::Write as _;
+use sampler_common::units::hex;
 use std::fs;
 use std::hint::black_box;
 use std::io::{ErrorKind, Write as _};
@@ -28,12 +28,7 @@ impl Token {
         while filled < BYTES {
             filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
         }
-        let mut text = String::with_capacity(2 * BYTES);
-        for byte in bytes {
-            // Writing into a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        Ok(Token(text))
+        Ok(Token(hex(&bytes)))
     }
 
     /// The token's text, as in the URL.

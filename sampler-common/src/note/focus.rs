@@ -1,7 +1,7 @@
 //! The stacks that a reader asked for, and their part of all bytes.
 
 use crate::estimate::{Estimate, plus_minus};
-use crate::units::{grouped, human_bytes};
+use crate::units::{grouped, human_bytes, share};
 use std::fmt::{self, Formatter};
 
 /// The stacks that a reader asked for, and their part of all bytes.
@@ -17,11 +17,6 @@ pub struct Focus {
     pub bytes: Estimate,
     /// Estimated bytes of all stacks.
     pub total: f64,
-}
-
-/// Percent of a total.
-fn share(part: f64, whole: f64) -> String {
-    if whole > 0.0 { format!("{:.1}%", 100.0 * part / whole) } else { "0%".to_owned() }
 }
 
 impl fmt::Display for Focus {

@@ -1,5 +1,6 @@
 //! Shows sizes, counts and durations as people read them.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Three significant digits in the largest unit that keeps the number at 1 or more. At most 4
@@ -70,6 +71,25 @@ pub fn size_range(smallest: Option<u64>, largest: Option<u64>) -> String {
         (Some(low), None) => format!("sizes from {low} up"),
         (None, Some(high)) => format!("sizes up to {high}"),
         (Some(low), Some(high)) => format!("sizes from {low} to {high}"),
+    }
+}
+
+/// Bytes in lower-case hex, without separators.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// A share of a total in percent, at most five columns.
+pub fn share(part: f64, whole: f64) -> String {
+    match 100.0 * part / whole {
+        _ if whole <= 0.0 => "0%".to_owned(),
+        p if p >= 99.95 => "100%".to_owned(),
+        p => format!("{p:.1}%"),
     }
 }
 

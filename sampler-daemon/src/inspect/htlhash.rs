@@ -5,6 +5,7 @@
 //! profiles. The hash is the first 16 bytes of SHA-256 over the first and the last 4,096 bytes of
 //! the file and its length.
 
+use sampler_common::units::hex;
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io;
@@ -27,7 +28,7 @@ pub fn htlhash(file: &File) -> io::Result<String> {
         hash.update(&bytes);
     }
     hash.update(length.to_be_bytes());
-    Ok(hash.finalize()[..HASH_BYTES].iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hash.finalize()[..HASH_BYTES]))
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Reads the notes of an ELF file. Reference: elf(5), "Notes (Nhdr)".
 
 use object::elf::NT_GNU_BUILD_ID;
+use sampler_common::units::hex;
 
 /// `NT_GO_BUILD_ID`, which Go's linker writes under the name "Go".
 const NT_GO_BUILD_ID: u32 = 4;
 
 /// The GNU build id among these notes, lower-case hex, empty if there is none.
 pub(super) fn build_id(notes: &[u8], align: u64) -> String {
-    let id = find(notes, align, b"GNU\0", NT_GNU_BUILD_ID).unwrap_or_default();
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(find(notes, align, b"GNU\0", NT_GNU_BUILD_ID).unwrap_or_default())
 }
 
 /// Whether these notes are of a Go program.

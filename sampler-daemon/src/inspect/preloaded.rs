@@ -7,7 +7,7 @@
 //! that is read is a rate or nothing.
 
 use super::mappings::{self, Backing};
-use crate::bounded_file::BoundedFile;
+use crate::bounded_file::{BoundedFile, MAX_HEADER_BYTES};
 use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use object::{Endianness, ReadRef};
@@ -16,8 +16,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 
-/// Most bytes of a file that are read: the headers and symbols of our library take some KiB.
-const MAX_READ_BYTES: u64 = 8 << 20;
 /// The block's symbol.
 const SYMBOL: &[u8] = b"sampler_preload_settings";
 /// The block's first word.
@@ -45,7 +43,7 @@ pub struct Preloaded {
 impl Preloaded {
     /// Finds the block in a file; `None` if the file is not our library.
     pub fn find(file: &File) -> Option<Preloaded> {
-        let data = BoundedFile::new(file, MAX_READ_BYTES);
+        let data = BoundedFile::new(file, MAX_HEADER_BYTES);
         let offset = settings_offset(&data).ok()??;
         let bytes = (&data).read_bytes_at(offset, BLOCK_BYTES).ok()?;
         let word = u64::from_le_bytes(*bytes.first_chunk()?);

@@ -1,6 +1,7 @@
 //! Which runtime generates the code of a process, and whether it can write a perf map on request.
 
 use super::mappings::{self, Backing, Mapping};
+use crate::pid_namespace::pids;
 use memchr::memmem::Finder;
 use sampler_common::note::Runtime;
 use std::fs::{self, File};
@@ -37,9 +38,7 @@ pub fn of_process(pid: u32) -> Runtime {
 /// The id of a process in its own pid namespace, if that is another namespace than that of `/proc`.
 pub fn inner_pid(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    pids.split_whitespace().nth(1)?;
-    pids.split_whitespace().last()?.parse().ok()
+    pids(&status)?.skip(1).last()?.parse().ok()
 }
 
 fn of_mapping(mapping: &Mapping) -> Runtime {

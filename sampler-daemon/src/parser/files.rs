@@ -2,7 +2,7 @@
 //! cannot open files.
 
 use super::DebugFiles;
-use crate::symbolize::debug_file::FETCHED;
+use crate::symbolize::debug_file::{DIRECTORY, FETCHED};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use std::ffi::OsStr;
 use std::fs;
@@ -10,10 +10,6 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-
-/// The directory in which distributions put debug files. The profiled file names the debug file and
-/// may be anybody's. Therefore no other directory is allowed.
-const DIRECTORY: &str = "/usr/lib/debug";
 
 /// Maximum number of build ids of one profiled file for which servers are asked: its own, and that
 /// of a file that it shares with others. A parser that was taken over could tell a server something

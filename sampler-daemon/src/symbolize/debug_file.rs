@@ -9,10 +9,12 @@
 use super::elf::{Elf, build_id, open};
 use flate2::CrcReader;
 use object::{Object as _, ObjectSection as _};
+use sampler_common::units::hex;
 use std::io;
 
-/// The directory in which distributions put debug files.
-const DIRECTORY: &str = "/usr/lib/debug";
+/// The directory in which distributions put debug files. The profiled file names the debug file and
+/// may be anybody's. Therefore no other directory is allowed.
+pub(crate) const DIRECTORY: &str = "/usr/lib/debug";
 
 /// What stands before the build id of a file from a debuginfod server. No such directory exists.
 pub(crate) const FETCHED: &str = "/debuginfod/";
@@ -134,10 +136,6 @@ fn fetched_path(id: &str) -> String {
 fn file_name(bytes: &[u8]) -> Option<&str> {
     let name = str::from_utf8(bytes).ok()?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The CRC-32 of the file at `path`, if it can be opened.

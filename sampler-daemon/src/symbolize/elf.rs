@@ -14,6 +14,7 @@ use object::read::ReadCache;
 use object::{Object as _, ObjectSegment as _};
 use rustc_hash::FxHashMap;
 use sampler_common::profile::Line;
+use sampler_common::units::hex;
 use std::fs::{File, Metadata};
 use std::io;
 use std::mem;
@@ -56,8 +57,7 @@ struct Segment {
 
 /// The build id of the file at `path` in lower-case hex; `None` if it cannot be read.
 pub(crate) fn build_id(path: &str) -> Option<String> {
-    let bytes = blazesym::helper::read_elf_build_id(path).ok()??;
-    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex(&blazesym::helper::read_elf_build_id(path).ok()??))
 }
 
 impl Symbolizer {

@@ -5,7 +5,7 @@
 
 use super::cfi_cache::MAX_UNWIND_BYTES;
 use super::module::CodeSegment;
-use crate::bounded_file::BoundedFile;
+use crate::bounded_file::{BoundedFile, MAX_HEADER_BYTES};
 use object::elf::{
     FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64,
     SHT_NOBITS,
@@ -13,7 +13,7 @@ use object::elf::{
 use object::read::ReadRef;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 use object::{LittleEndian, read};
-use std::fmt::Write as _;
+use sampler_common::units::hex;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,10 +31,6 @@ const MAX_NOTE_BYTES: u64 = 64 * 1024;
 const MAX_ENTRY_BYTES: u64 = 64;
 
 type Header = FileHeader64<LittleEndian>;
-
-/// Most bytes of a file that are read for its headers. Headers of the largest programs take some
-/// hundred KiB.
-const MAX_HEADER_BYTES: u64 = 8 << 20;
 
 /// Most bytes of a file that are read for its sections, with their headers and names.
 const MAX_READ_BYTES: u64 = MAX_SECTION_BYTES + MAX_HEADER_BYTES;
@@ -195,11 +191,7 @@ fn build_id<'data>(
         let Some(mut notes) = segment.notes(ENDIAN, data)? else { continue };
         while let Some(note) = notes.next()? {
             if note.name() == b"GNU" && note.n_type(ENDIAN) == NT_GNU_BUILD_ID {
-                let mut hex = String::with_capacity(note.desc().len() * 2);
-                for byte in note.desc() {
-                    let _ = write!(hex, "{byte:02x}");
-                }
-                return Ok(hex);
+                return Ok(hex(note.desc()));
             }
         }
     }

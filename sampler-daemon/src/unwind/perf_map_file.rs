@@ -2,6 +2,7 @@
 
 use crate::inspect::mappings;
 use crate::inspect::process::{exe, started};
+use crate::pid_namespace::pids;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -34,13 +35,13 @@ impl Writer {
     /// started. Anybody may write to `/tmp`, so the file must belong to the process's user or root.
     pub(super) fn open_map(&self) -> Option<(File, Stamp)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
-        let inner_pid = field("NSpid:")?.split_whitespace().last()?;
+        let inner_pid = pids(&status)?.last()?;
         let file = mappings::open_in_root(self.pid, &format!("tmp/perf-{inner_pid}.map")).ok()?;
         let metadata = file.metadata().ok()?;
         let owner = metadata.uid();
         let is_of = |uid: &str| uid.parse() == Ok(owner);
-        if owner != 0 && !field("Uid:")?.split_whitespace().any(is_of) {
+        let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        if owner != 0 && !uids?.split_whitespace().any(is_of) {
             return None;
         }
         let (_, started) = self.started?;

@@ -1,10 +1,10 @@
 //! Functions by the bytes that they allocate themselves and by all bytes allocated under them.
 
 use super::short::{end_of_name, short, with_arguments};
-use super::{Page, layout, plural, samples, share};
+use super::{Page, layout, plural, samples};
 use crate::estimate::plus_minus;
 use crate::profile::{Function, FunctionSum, Profile};
-use crate::units::{grouped, human_bytes};
+use crate::units::{grouped, human_bytes, share};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};

@@ -152,15 +152,6 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Share of a total, at most five columns.
-pub fn share(part: f64, whole: f64) -> String {
-    match 100.0 * part / whole {
-        _ if whole <= 0.0 => "0%".to_owned(),
-        p if p >= 99.95 => "100%".to_owned(),
-        p => format!("{p:.1}%"),
-    }
-}
-
 /// A count in seven columns: a whole number while it fits.
 pub fn samples(count: u64) -> String {
     if count < 1_000_000 { grouped(count) } else { human_count(count as f64) }

@@ -1,11 +1,11 @@
 //! The largest stacks, leaf first.
 
 use super::short::short;
-use super::{Page, bytes_of, layout, plural, share};
+use super::{Page, bytes_of, layout, plural};
 use crate::encode::NO_STACK;
 use crate::estimate::plus_minus;
 use crate::profile::{Frame, Profile, Stack, leaf_first};
-use crate::units::{grouped, human_bytes};
+use crate::units::{grouped, human_bytes, share};
 use std::io::{self, Write};
 
 /// Frames that are shown of one stack: from the leaf, and from the root if there are more.

@@ -72,13 +72,11 @@ impl<'a> RowLimits<'a> {
 
     /// Adds the limits to `request`.
     pub(crate) fn request(self, request: GetProfileRequest) -> GetProfileRequest {
-        match self.frames {
-            Some(_) => GetProfileRequest { top: 0, functions: 0, ..request },
-            None => {
-                let top = self.top.unwrap_or(0);
-                GetProfileRequest { top, functions: self.functions, ..request }
-            }
-        }
+        let (top, functions) = match self.frames {
+            Some(_) => (0, 0),
+            None => (self.top.unwrap_or(0), self.functions),
+        };
+        GetProfileRequest { top, functions, ..request }
     }
 
     /// Checks the answer to such a request.

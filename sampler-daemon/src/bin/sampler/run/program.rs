@@ -4,7 +4,7 @@
 use object::Endianness;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
-use sampler_daemon::bounded_file::BoundedFile;
+use sampler_daemon::bounded_file::{BoundedFile, MAX_HEADER_BYTES};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
@@ -79,9 +79,6 @@ fn script_interpreter(path: &Path) -> Option<PathBuf> {
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
     Some(OsString::from_vec(words.next()?.to_vec()).into())
 }
-
-/// Most bytes of a program that are read to find its loader.
-const MAX_HEADER_BYTES: u64 = 8 << 20;
 
 /// Returns the dynamic loader of an ELF program; `None` if the program is static, or no ELF
 /// program.

@@ -6,10 +6,10 @@ use crate::top::model::Model;
 use crate::top::rows::{self, Function};
 use sampler_common::cost::{percent, plus_minus as cost_error};
 use sampler_common::encode::text::layout::{columns, end, left, middle, right};
+use sampler_common::encode::text::samples;
 use sampler_common::encode::text::short::short;
-use sampler_common::encode::text::{samples, share};
 use sampler_common::estimate::{Estimate, plus_minus};
-use sampler_common::units::{human_bytes, human_count, short_bytes};
+use sampler_common::units::{human_bytes, human_count, share, short_bytes};
 
 /// The text for an unknown number.
 const UNKNOWN: &str = "-";
