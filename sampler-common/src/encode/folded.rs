@@ -4,7 +4,7 @@
 //! room for intervals: json and text carry them.
 
 use super::{Encode, NO_STACK, name};
-use crate::profile::Profile;
+use crate::profile::{Line, Profile};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -26,10 +26,10 @@ impl Encode for Folded {
                     if !line.is_empty() {
                         line.push(';');
                     }
-                    line.push_str(&name::folded(&frame.function));
                     if is_interpreted && !frame.file.is_empty() {
-                        let file = name::base_name(&frame.file);
-                        line.push_str(&name::folded(&format!(" ({file}:{})", frame.line)));
+                        line.push_str(&name::folded(&python_frame(frame)));
+                    } else {
+                        line.push_str(&name::folded(&frame.function));
                     }
                 }
             }
@@ -50,11 +50,46 @@ impl Encode for Folded {
     }
 }
 
+/// `module.function (file.py:12)`
+fn python_frame(Line { function, file, line }: &Line) -> String {
+    let base = name::base_name(file);
+    match module(file) {
+        Some(module) => format!("{module}.{function} ({base}:{line})"),
+        None => format!("{function} ({base}:{line})"),
+    }
+}
+
+/// The Python module that a file has by its path: below a folder of Python's libraries the whole
+/// dotted name, else the name of the file or of its package. `None` for code without a file.
+fn module(file: &str) -> Option<String> {
+    if let Some(frozen) = file.strip_prefix("<frozen ") {
+        return frozen.strip_suffix('>').map(str::to_owned);
+    }
+    let mut parts: Vec<&str> = file.strip_suffix(".py")?.split('/').collect();
+    if parts.len() > 1 && parts.last() == Some(&"__init__") {
+        parts.pop();
+    }
+    // `site-packages` is below `python3.11`, so the last such folder counts.
+    let below = parts.iter().rposition(|part| is_library(part));
+    let first = below.map_or(parts.len() - 1, |at| (at + 1).min(parts.len() - 1));
+    Some(parts.get(first..)?.join(".")).filter(|module| !module.is_empty())
+}
+
+/// Whether a folder with this name contains top-level modules: `python3.11`, `python311.zip`,
+/// `site-packages` or `dist-packages`.
+fn is_library(folder: &str) -> bool {
+    let version = folder.strip_prefix("python").unwrap_or_default();
+    let version = version.strip_suffix(".zip").unwrap_or(version);
+    let is_version =
+        version.starts_with('3') && version.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    is_version || matches!(folder, "site-packages" | "dist-packages")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fixture;
     use super::*;
-    use crate::profile::{Kind, Line, Mapping};
+    use crate::profile::{Kind, Mapping};
 
     fn written(profile: &Profile) -> String {
         String::from_utf8(fixture::encoded(&Folded, profile)).unwrap()
@@ -67,14 +102,39 @@ mod tests {
     }
 
     #[test]
-    fn python_functions_have_their_file_and_line() {
+    fn python_functions_have_their_module_file_and_line() {
         let mut profile = fixture::profile(Kind::Alloc);
         profile.mappings.push(Mapping { path: "[python 7]".into(), ..Mapping::default() });
         let (function, file) = ("Cache.add".into(), "/srv/app/cache;x.py".into());
         profile.locations[0].lines = vec![Line { function, file, line: 12 }];
         profile.locations[0].mapping = profile.mappings.len() as u32 - 1;
         let text = written(&profile);
-        assert!(text.contains("Cache.add (cache:x.py:12)"), "{text}");
+        assert!(text.contains(";cache:x.Cache.add (cache:x.py:12)"), "{text}");
+    }
+
+    #[test]
+    fn modules_have_the_names_that_an_import_gives() {
+        for (file, expected) in [
+            ("/usr/lib/python3.11/json/decoder.py", Some("json.decoder")),
+            ("/usr/lib/python3.11/json/__init__.py", Some("json")),
+            (
+                "/venv/lib/python3.13/site-packages/django/db/models/query.py",
+                Some("django.db.models.query"),
+            ),
+            ("/usr/lib/python3/dist-packages/six.py", Some("six")),
+            ("/opt/python39.zip/abc.py", Some("abc")),
+            ("/srv/python-app/leak.py", Some("leak")),
+            ("leak.py", Some("leak")),
+            ("/srv/shop/__init__.py", Some("shop")),
+            ("__init__.py", Some("__init__")),
+            ("/usr/lib/python3.11/__init__.py", Some("python3.11")),
+            ("<frozen importlib._bootstrap>", Some("importlib._bootstrap")),
+            ("<string>", None),
+            ("/srv/run", None),
+            ("/.py", None),
+        ] {
+            assert_eq!(module(file).as_deref(), expected, "{file}");
+        }
     }
 
     #[test]
