@@ -14,10 +14,11 @@ use core::mem::MaybeUninit;
 use core::ptr::{read_volatile, write_volatile};
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{
-    MAX_PYTHON_FRAMES, MAX_PYTHON_INTERPRETERS, PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_CUT,
-    PYTHON_DIRECT, PYTHON_FRAME_BYTES, PYTHON_SCRATCH_WORDS, PYTHON_SEVERAL, PYTHON_SHARED,
-    PYTHON_TABLE_MASK, PYTHON_TABLE_WORDS, PythonFrame, PythonRecord, PythonRuntime, RecordKind,
-    Space, python_mixed,
+    MAX_PYTHON_FRAMES, MAX_PYTHON_INTERPRETERS, PYTHON_BLOCK_MASK, PYTHON_BYTES_OFFSET,
+    PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT, PYTHON_FRAME_BYTES, PYTHON_SCRATCH_WORDS,
+    PYTHON_SEVERAL, PYTHON_SHARED, PYTHON_TABLE_WORDS, PYTHON_VERSION_WORD, PythonFrame,
+    PythonRecord, PythonRuntime, RecordKind, Space, python_has_version, python_mixed,
+    python_table_words,
 };
 
 /// Sends the Python frames of a sample if its process runs Python. Returns 1 if the process runs
@@ -124,6 +125,7 @@ fn copy(mut frame: u64, space: u64, sample: u64, flags: u32) {
         (&raw mut (*to).sample).write(sample);
         (&raw mut (*to).flags).write_volatile(flags | PYTHON_CUT);
         (&raw mut (*to).pad).write(0);
+        (&raw mut (*to).block_frame).write_volatile(0);
     }
     for index in 0..MAX_PYTHON_FRAMES {
         let previous = frame_at(to, space as u32, frame, index as u64);
@@ -150,12 +152,12 @@ extern "C" fn frame_at(to: *mut PythonRecord, slot: u32, frame: u64, index: u64)
     }
     // SAFETY: the index is less than the array's length.
     let place = unsafe { (&raw mut (*to).frames).cast::<PythonFrame>().add(index as usize) };
-    let scratch = scratch(to);
-    let bytes = field!(runtime, frame_bytes) & PYTHON_FRAME_BYTES;
-    read(scratch, bytes as u32, frame);
-    let at = |offset: u64| {
-        // SAFETY: the masked index is less than the number of words of the scratch.
-        unsafe { read_volatile(scratch.add((offset >> 3) as usize & (PYTHON_SCRATCH_WORDS - 1))) }
+    let offset = in_block(to, runtime, frame);
+    let block = block(to);
+    let at = |field: u64| {
+        let word = (offset & PYTHON_BLOCK_MASK) + (field & PYTHON_FRAME_BYTES);
+        // SAFETY: the sum of both masks is less than the length of the block.
+        unsafe { read_volatile(block.byte_add(word as usize)) }
     };
     let code = at(field!(runtime, code)) & !TAG;
     // SAFETY: a field of a place in the reserved record.
@@ -169,41 +171,71 @@ extern "C" fn frame_at(to: *mut PythonRecord, slot: u32, frame: u64, index: u64)
     // SAFETY: as above.
     unsafe { write_volatile(&raw mut (*place).boundary, boundary) };
     let previous = at(field!(runtime, previous));
-    let fingerprint = fingerprint(to, code.wrapping_add(field!(runtime, code_words)));
+    // SAFETY: a field of the reserved record.
+    let is_one = unsafe { read_volatile(&raw const (*to).flags) } & PYTHON_SEVERAL == 0;
+    let is_versioned = is_one && field!(runtime, versioned) != 0;
+    let fingerprint = fingerprint(to, code.wrapping_add(field!(runtime, code_words)), is_versioned);
     // SAFETY: as above.
     unsafe { write_volatile(&raw mut (*place).fingerprint, fingerprint) };
     previous
 }
 
-/// The fingerprint of the code object whose words are at address `words`. Words that cannot be read
-/// count as zeros.
+/// The offset of a frame in the block of the record, which is filled if it does not contain the
+/// frame. A read costs more than most of its bytes, so the page before the frame is read too.
 #[inline(never)]
-fn fingerprint(to: *mut PythonRecord, words: u64) -> u64 {
-    let scratch = scratch(to);
-    // SAFETY: the index is less than the number of words of the scratch.
-    let word = |index: usize| unsafe { read_volatile(scratch.add(index)) };
-    // The sum stays in memory. Otherwise the compiler would load all words into registers first,
-    // and has no room for so many.
-    // SAFETY: the last word of the scratch; `read` never writes to it.
-    let sum = unsafe { scratch.add(PYTHON_SCRATCH_WORDS - 1) };
+fn in_block(to: *mut PythonRecord, runtime: *const PythonRuntime, frame: u64) -> u64 {
+    // SAFETY: a field of the reserved record.
+    let last = unsafe { &raw mut (*to).block_frame };
     // SAFETY: as above.
-    let mix = |word: u64| unsafe { write_volatile(sum, python_mixed(read_volatile(sum), word)) };
+    let offset = frame.wrapping_sub(block_start(runtime, unsafe { read_volatile(last) }));
     // SAFETY: as above.
-    unsafe { write_volatile(sum, 1) };
-    read(scratch, PYTHON_CODE_WORDS as u32 * 8, words);
-    (0..PYTHON_CODE_WORDS).for_each(|index| mix(word(index)));
-    // Length, hash and contents.
-    let length_at = word(PYTHON_CODE_WORDS - 1).wrapping_add(PYTHON_BYTES_OFFSET);
-    read(scratch, 8, length_at);
-    let length = word(0);
-    mix(length);
-    for index in 0..PYTHON_TABLE_WORDS {
-        // SAFETY: as above.
-        unsafe { write_volatile(scratch.add(index), 0) };
+    if offset <= PYTHON_BLOCK_MASK && frame <= unsafe { read_volatile(last) } {
+        return offset;
     }
-    read(scratch, (length & PYTHON_TABLE_MASK) as u32, length_at.wrapping_add(16));
-    (0..PYTHON_TABLE_WORDS).for_each(|index| mix(word(index)));
-    word(PYTHON_SCRATCH_WORDS - 1)
+    let start = block_start(runtime, frame);
+    let offset = frame.wrapping_sub(start) & PYTHON_BLOCK_MASK;
+    let bytes = offset + (field!(runtime, frame_bytes) & PYTHON_FRAME_BYTES);
+    read(block(to), bytes as u32, start);
+    // SAFETY: as above.
+    unsafe { write_volatile(last, frame) };
+    offset
+}
+
+/// The address from which on a block is read that ends with a frame. No other page than the frame's
+/// is read: it may not be there, and the attempt takes longer than all other reads.
+#[inline(always)]
+fn block_start(runtime: *const PythonRuntime, frame: u64) -> u64 {
+    let before = field!(runtime, before) & PYTHON_BLOCK_MASK;
+    let in_page = frame & 0xfff;
+    frame.wrapping_sub(if before < in_page { before } else { in_page })
+}
+
+/// The fingerprint of the code object whose words are at address `words`. Words that cannot be read
+/// count as zeros. The line table has no part in it if `is_versioned` and the code object has a
+/// version.
+#[inline(never)]
+fn fingerprint(to: *mut PythonRecord, words: u64, is_versioned: bool) -> u64 {
+    let scratch = scratch(to);
+    read(scratch, PYTHON_CODE_WORDS as u32 * 8, words);
+    // SAFETY: all indexes are less than the number of words of the scratch.
+    let word = |index: usize| unsafe { read_volatile(scratch.add(index)) };
+    let mut count = PYTHON_CODE_WORDS as u64;
+    if !is_versioned || !python_has_version(word(PYTHON_VERSION_WORD)) {
+        let table = word(PYTHON_CODE_WORDS - 1).wrapping_add(PYTHON_BYTES_OFFSET);
+        // SAFETY: as above.
+        let object = unsafe { scratch.add(PYTHON_CODE_WORDS) };
+        read(object, PYTHON_TABLE_WORDS as u32 * 8, table);
+        // SAFETY: as above. The hash changes when it is computed for the first time.
+        unsafe { write_volatile(object.add(1), 0) };
+        count += python_table_words(word(PYTHON_CODE_WORDS));
+    }
+    let mut sum = 1;
+    // The compiler does not know the number. Otherwise it would load all words into registers
+    // first, and has no room for so many.
+    for index in 0..count {
+        sum = python_mixed(sum, word(index as usize & (PYTHON_SCRATCH_WORDS - 1)));
+    }
+    sum
 }
 
 #[inline(always)]
@@ -212,13 +244,18 @@ fn scratch(to: *mut PythonRecord) -> *mut u64 {
     unsafe { &raw mut (*to).scratch }.cast()
 }
 
-/// Reads bytes of the process to the scratch. The kernel writes zeros for bytes that cannot be
-/// read. So no branch is needed, of which the verifier would follow both ways.
 #[inline(always)]
-fn read(scratch: *mut u64, bytes: u32, address: u64) {
-    // SAFETY: the scratch has 128 bytes, and all masks and constants are less; the helper may fail
-    // on the source.
-    unsafe { read_user(scratch.cast(), bytes, address as *const _) };
+fn block(to: *mut PythonRecord) -> *mut u64 {
+    // SAFETY: a field of the reserved record.
+    unsafe { &raw mut (*to).block }.cast()
+}
+
+/// Reads bytes of the process to memory of the record. The kernel writes zeros for bytes that cannot
+/// be read. So no branch is needed, of which the verifier would follow both ways.
+#[inline(always)]
+fn read(into: *mut u64, bytes: u32, address: u64) {
+    // SAFETY: the record has room for what the callers read; the helper may fail on the source.
+    unsafe { read_user(into.cast(), bytes, address as *const _) };
 }
 
 #[inline(always)]

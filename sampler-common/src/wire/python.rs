@@ -11,11 +11,17 @@ use super::Space;
 /// ([`PYTHON_CUT`]).
 pub const MAX_PYTHON_FRAMES: usize = 128;
 
-/// Words of scratch memory for the kernel side.
-pub const PYTHON_SCRATCH_WORDS: usize = 16;
+/// Words of scratch memory for the kernel side's fingerprints.
+pub const PYTHON_SCRATCH_WORDS: usize = 32;
 
 /// Maximum number of bytes that are read of a frame; used as a mask.
 pub const PYTHON_FRAME_BYTES: u64 = 120;
+
+/// Mask of the bytes before a frame that are read with it.
+pub const PYTHON_BLOCK_MASK: u64 = 0x3f8;
+
+/// Words of memory for frames and what is read with them.
+pub const PYTHON_BLOCK_WORDS: usize = 143;
 
 /// Words of a code object that its fingerprint is made of: sizes, names and, last, the address of
 /// the line table, a `bytes` object. None of the words changes while the code object lives.
@@ -24,12 +30,13 @@ pub const PYTHON_CODE_WORDS: usize = 11;
 /// Bytes from the beginning of a `bytes` object to its length; its hash and its contents follow.
 pub const PYTHON_BYTES_OFFSET: u64 = 16;
 
-/// Mask of the line table's length: the fingerprint includes as many bytes of the table as the
-/// masked length says.
-pub const PYTHON_TABLE_MASK: u64 = 63;
+/// Index of the word of [`PYTHON_CODE_WORDS`] whose upper half is the code object's version, in
+/// runtimes that have [`PythonRuntime::versioned`].
+pub const PYTHON_VERSION_WORD: usize = 4;
 
-/// Words that hold the fingerprinted bytes of the line table.
-pub const PYTHON_TABLE_WORDS: usize = 8;
+/// Words that are read of the line table's object: its length, its hash, and the beginning of its
+/// contents.
+pub const PYTHON_TABLE_WORDS: usize = 9;
 
 /// [`PythonRuntime::indirect`]: the thread's state points to the frame directly.
 pub const PYTHON_DIRECT: u64 = u64::MAX;
@@ -75,6 +82,9 @@ pub struct PythonRuntime {
     pub indirect: u64,
     /// Bytes of a frame that are read, at most [`PYTHON_FRAME_BYTES`].
     pub frame_bytes: u64,
+    /// Bytes before a frame that are read with it, within [`PYTHON_BLOCK_MASK`]. From 3.11 on, the
+    /// caller's frame is often there.
+    pub before: u64,
     /// Offset of the code object in a frame.
     pub code: u64,
     /// Offset of the instruction in a frame.
@@ -85,6 +95,8 @@ pub struct PythonRuntime {
     pub boundary: u64,
     /// Offset in a code object of the words that its fingerprint is made of.
     pub code_words: u64,
+    /// 1 if each code object of an interpreter has a version of its own, or 0.
+    pub versioned: u64,
 }
 
 /// The Python frames of a sampled allocation; sent before its
@@ -108,6 +120,10 @@ pub struct PythonRecord {
     pub frames: [PythonFrame; MAX_PYTHON_FRAMES],
     /// Scratch memory of the kernel side, without a meaning for readers.
     pub scratch: [u64; PYTHON_SCRATCH_WORDS],
+    /// Address of the last frame in `block`, or 0. Without a meaning for readers.
+    pub block_frame: u64,
+    /// Memory of the process, without a meaning for readers.
+    pub block: [u64; PYTHON_BLOCK_WORDS],
 }
 
 /// A frame of the Python interpreter.
@@ -129,16 +145,38 @@ pub struct PythonFrame {
 
 /// The fingerprint with one more word mixed in; a fingerprint begins with 1.
 ///
-/// The words are those of the code object, then the length of the line table and the words of the
-/// table's beginning. The function is short and has no branch, since the verifier checks it for
-/// each frame and each word.
+/// The words are those of the code object, then the [first words](python_table_words) of the line
+/// table's object, with 0 for its hash. The function is short and has no branch, since the verifier
+/// checks it for each word.
 #[inline(always)]
 pub const fn python_mixed(fingerprint: u64, word: u64) -> u64 {
     (fingerprint ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// Whether the code object with this word at [`PYTHON_VERSION_WORD`] has a version. When the
+/// versions are used up, code objects have 0.
+///
+/// No two code objects of an interpreter have the same version. So the fingerprint of a code object
+/// with a version does not need the line table, if the process has one interpreter.
+#[inline(always)]
+pub const fn python_has_version(word: u64) -> bool {
+    word >> 32 != 0
+}
+
+/// The number of fingerprinted words of a line table's object that has `length` bytes of contents.
+/// The bytes behind the contents, up to a whole word, belong to the object and do not change.
+#[inline(always)]
+pub const fn python_table_words(length: u64) -> u64 {
+    const MAX: u64 = PYTHON_TABLE_WORDS as u64 - 2;
+    let contents = length.saturating_add(7) / 8;
+    2 + if contents < MAX { contents } else { MAX }
+}
+
 const _: () = assert!(size_of::<PythonFrame>() == 40);
-const _: () =
-    assert!(size_of::<PythonRecord>() == 32 + MAX_PYTHON_FRAMES * 40 + PYTHON_SCRATCH_WORDS * 8);
+const _: () = assert!(
+    size_of::<PythonRecord>()
+        == 32 + MAX_PYTHON_FRAMES * 40 + (PYTHON_SCRATCH_WORDS + 1 + PYTHON_BLOCK_WORDS) * 8
+);
 const _: () = assert!(PYTHON_SCRATCH_WORDS.is_power_of_two());
-const _: () = assert!(PYTHON_TABLE_WORDS * 8 > PYTHON_TABLE_MASK as usize);
+const _: () = assert!(PYTHON_CODE_WORDS + PYTHON_TABLE_WORDS <= PYTHON_SCRATCH_WORDS);
+const _: () = assert!(PYTHON_BLOCK_MASK + PYTHON_FRAME_BYTES + 8 <= PYTHON_BLOCK_WORDS as u64 * 8);

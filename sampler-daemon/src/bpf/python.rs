@@ -33,11 +33,13 @@ impl PythonRuntimes {
             frame,
             indirect,
             frame_bytes,
+            before,
             code,
             instruction,
             previous,
             boundary,
             code_words,
+            versioned,
         } = *runtime;
         let fields = [
             (offset_of!(PythonRuntime, current), current),
@@ -54,7 +56,9 @@ impl PythonRuntimes {
             (offset_of!(PythonRuntime, previous), previous),
             (offset_of!(PythonRuntime, boundary), boundary),
             (offset_of!(PythonRuntime, frame_bytes), frame_bytes),
+            (offset_of!(PythonRuntime, before), before),
             (offset_of!(PythonRuntime, code_words), code_words),
+            (offset_of!(PythonRuntime, versioned), versioned),
             // The generation is last: whoever sees the generation sees the other fields.
             (offset_of!(PythonRuntime, generation), generation),
         ];

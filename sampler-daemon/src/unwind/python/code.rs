@@ -4,7 +4,8 @@ use super::line_table::{Location, Table};
 use super::memory::{self, Memory};
 use super::version::{CodeOffsets, Instructions, OWNED_BY_GENERATOR, Offsets};
 use sampler_common::wire::{
-    PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_TABLE_MASK, PYTHON_TABLE_WORDS, python_mixed,
+    PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_TABLE_WORDS, PYTHON_VERSION_WORD,
+    python_has_version, python_mixed, python_table_words,
 };
 use std::sync::Arc;
 
@@ -54,15 +55,15 @@ pub(super) enum Position {
 
 impl Code {
     /// Reads the code object at an address, if it has this fingerprint both before and after the
-    /// read.
+    /// read. The fingerprint was taken while the process had one interpreter, or several.
     pub(super) fn read(
         memory: &dyn Memory,
         offsets: &Offsets,
         address: u64,
-        expected: u64,
+        (expected, is_one): (u64, bool),
     ) -> Option<Code> {
         let is_expected =
-            || Some(fingerprint(memory, offsets, address)? == expected).filter(|is| *is);
+            || Some(fingerprint(memory, offsets, address, is_one)? == expected).filter(|is| *is);
         is_expected()?;
         let CodeOffsets { file, name, first_line, lines, instructions } = offsets.code;
         let word = |offset: u64| memory::word(memory, address.checked_add(offset)?);
@@ -127,19 +128,36 @@ impl Code {
     }
 }
 
-/// The present fingerprint of a code object, computed as on the kernel side.
-pub(super) fn fingerprint(memory: &dyn Memory, offsets: &Offsets, address: u64) -> Option<u64> {
-    let mut code = [0; PYTHON_CODE_WORDS * 8];
-    memory.read(address.checked_add(offsets.kernel.code_words)?, &mut code)?;
-    let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-    let mix = |mixed, bytes: &[u8]| python_mixed(mixed, word(bytes));
-    let mixed = code.chunks_exact(8).fold(1, mix);
-    let lines = word(code.last_chunk::<8>()?);
-    let length = memory::word(memory, lines.checked_add(PYTHON_BYTES_OFFSET)?)?;
-    let mut table = [0; PYTHON_TABLE_WORDS * 8];
-    let contents = lines.checked_add(PYTHON_BYTES_OFFSET + 16)?;
-    memory.read(contents, table.get_mut(..(length & PYTHON_TABLE_MASK) as usize)?)?;
-    Some(table.chunks_exact(8).fold(python_mixed(mixed, length), mix))
+/// The present fingerprint of a code object, computed as on the kernel side. `is_one`: the process
+/// has one interpreter.
+pub(super) fn fingerprint(
+    memory: &dyn Memory,
+    offsets: &Offsets,
+    address: u64,
+    is_one: bool,
+) -> Option<u64> {
+    let mixed = |sum, words: &[u64]| words.iter().fold(sum, |sum, word| python_mixed(sum, *word));
+    let kernel = &offsets.kernel;
+    let code: [_; PYTHON_CODE_WORDS] = words(memory, address.checked_add(kernel.code_words)?);
+    let sum = mixed(1, &code);
+    if is_one && kernel.versioned != 0 && python_has_version(*code.get(PYTHON_VERSION_WORD)?) {
+        return Some(sum);
+    }
+    let table = code.last()?.wrapping_add(PYTHON_BYTES_OFFSET);
+    let mut table: [_; PYTHON_TABLE_WORDS] = words(memory, table);
+    let [length, hash, ..] = &mut table;
+    *hash = 0;
+    let count = usize::try_from(python_table_words(*length)).ok()?;
+    Some(mixed(sum, table.get(..count)?))
+}
+
+/// Words from an address on; zeros if they cannot be read, as on the kernel side.
+fn words<const COUNT: usize>(memory: &dyn Memory, address: u64) -> [u64; COUNT] {
+    let mut bytes = [[0; 8]; COUNT];
+    match memory.read(address, bytes.as_flattened_mut()) {
+        Some(()) => bytes.map(u64::from_le_bytes),
+        None => [0; COUNT],
+    }
 }
 
 /// Reads a string of one of the compact kinds. All names of code are compact.

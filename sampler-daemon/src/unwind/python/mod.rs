@@ -122,7 +122,7 @@ impl Python {
         // A frame that could not be read is the last one.
         let read = python.iter().position(|frame| frame.code == 0).unwrap_or(python.len());
         let is_cut = flags & PYTHON_CUT != 0 || read < python.len();
-        let mut runs = self.runs(&python[..read], is_cut);
+        let mut runs = self.runs(&python[..read], is_cut, flags & PYTHON_SEVERAL == 0);
         let mut extents = (extent, if is_cut { Extent::Cut } else { Extent::Whole });
         if flags & PYTHON_SEVERAL != 0 {
             // Some of the evaluations may be another interpreter's.
@@ -155,7 +155,12 @@ impl Python {
 
     /// The frames of each evaluation, and the address of the frame at its end. If the list was cut
     /// within an evaluation, one frame stands for the rest of it.
-    fn runs(&mut self, python: &[PythonFrame], is_cut: bool) -> Vec<(Run<Frame>, u64)> {
+    fn runs(
+        &mut self,
+        python: &[PythonFrame],
+        is_cut: bool,
+        is_one: bool,
+    ) -> Vec<(Run<Frame>, u64)> {
         let (mut runs, mut run, mut is_open) = (Vec::new(), Some(Vec::new()), false);
         for frame in python {
             let byte = |offset: u64| (frame.boundary >> (offset % 8 * 8)) as u8;
@@ -169,7 +174,7 @@ impl Python {
             is_open = true;
             if is_function {
                 run = run.and_then(|mut run| {
-                    run.extend(self.frame(frame, owner)?);
+                    run.extend(self.frame(frame, owner, is_one)?);
                     Some(run)
                 });
             }
@@ -187,7 +192,7 @@ impl Python {
 
     /// The frame of a function, or no frame before its code has begun; `None` if the frame cannot
     /// be read.
-    fn frame(&mut self, frame: &PythonFrame, owner: u8) -> Option<Option<Frame>> {
+    fn frame(&mut self, frame: &PythonFrame, owner: u8, is_one: bool) -> Option<Option<Frame>> {
         let key = (frame.code, frame.fingerprint);
         if !self.codes.contains_key(&key) {
             if self.codes.len() >= MAX_CODES {
@@ -195,7 +200,8 @@ impl Python {
                 self.codes.clear();
                 self.lines.give(bytes);
             }
-            let code = Code::read(&self.memory, &self.found.offsets, frame.code, frame.fingerprint);
+            let fingerprint = (frame.fingerprint, is_one);
+            let code = Code::read(&self.memory, &self.found.offsets, frame.code, fingerprint);
             let code = code.filter(|code| self.lines.take(code.bytes()));
             self.codes.insert(key, code);
         }

@@ -65,7 +65,7 @@ fn known() -> Offsets {
 }
 
 fn read(memory: &Bytes) -> Option<Code> {
-    Code::read(memory, &known(), CODE, fingerprint(memory, &known(), CODE)?)
+    Code::read(memory, &known(), CODE, (fingerprint(memory, &known(), CODE, true)?, true))
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn function_file_and_line_are_read() {
 #[test]
 fn a_replaced_code_object_is_refused() {
     let before = memory();
-    let expected = fingerprint(&before, &known(), CODE).unwrap();
+    let expected = (fingerprint(&before, &known(), CODE, true).unwrap(), true);
     for (address, byte) in [(CODE + 72, 11), (CODE + 129, 0x31), (LINES + 16, 5), (LINES + 37, 0)] {
         let mut memory = memory();
         memory.put(address, &[byte]);
@@ -95,7 +95,7 @@ fn a_replaced_code_object_is_refused() {
     let mut memory = memory();
     memory.put_word(CODE + 152, 0x7777);
     memory.put_word(LINES + 24, 0x7777);
-    memory.put(LINES + 38, &[0x77; 60]);
+    memory.put(LINES + 40, &[0x77; 60]);
     assert!(Code::read(&memory, &known(), CODE, expected).is_some());
 }
 

@@ -107,12 +107,17 @@ const NOT_FOUND: PythonRuntime = PythonRuntime {
     frame: 0,
     indirect: 0,
     frame_bytes: 0,
+    before: 0,
     code: 0,
     instruction: 0,
     previous: 0,
     boundary: 0,
     code_words: 0,
+    versioned: 0,
 };
+
+/// Bytes before a frame that are read with it: room for some six frames of callers.
+const BEFORE: u64 = 896;
 
 const V3_11: Offsets = Offsets {
     main_interpreter: 48,
@@ -137,6 +142,7 @@ const V3_11: Offsets = Offsets {
         instruction: 56,
         previous: 48,
         frame_bytes: 72,
+        before: BEFORE,
         boundary: 64,
         code_words: 56,
         ..NOT_FOUND
@@ -189,7 +195,14 @@ const V3_12: Offsets = Offsets {
         ..V3_11.code
     },
     string: [40, 56],
-    kernel: PythonRuntime { thread_id: 136, indirect: 0, code: 0, previous: 8, ..V3_11.kernel },
+    kernel: PythonRuntime {
+        thread_id: 136,
+        indirect: 0,
+        code: 0,
+        previous: 8,
+        versioned: 1,
+        ..V3_11.kernel
+    },
     ..V3_11
 };
 
@@ -365,8 +378,7 @@ fn with_stated(words: &Words, offset: impl Fn(usize) -> Option<u64>) -> Option<O
             previous: offset(words.frame_previous)?,
             frame_bytes: owner / 8 * 8 + 8,
             boundary: owner / 8 * 8,
-            code_words: V3_12.kernel.code_words,
-            ..NOT_FOUND
+            ..V3_12.kernel
         },
     })
 }
