@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the measurements behind the figures in the README.
 
 use std::ffi::OsString;
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -72,12 +73,11 @@ pub(crate) fn run(
         packages::ensure(&packages::TOOLS)?;
     }
     ebpf::build(workspace, false, false)?;
-    step::run("build", workspace.cargo().args(["build", "--release", "--bins"]))?;
+    step::run("build", workspace.cargo().args(["build", "--release", "--bins", "--workspace"]))?;
     if matches!(benchmark, Benchmark::Preload | Benchmark::Tools) {
         preload::build(workspace)?;
     }
-    let binary = format!("bench-{}", benchmark.name());
-    let mut command = workspace.cargo();
-    command.args(["run", "--release", "--package", "sampler-tests", "--bin", &binary, "--"]);
-    step::run(&what, command.args(arguments)).map(drop)
+    // `cargo run` of one package would build the others anew, with fewer features of their crates.
+    let program = workspace.target.join(format!("release/bench-{}", benchmark.name()));
+    step::run(&what, Command::new(program).args(arguments)).map(drop)
 }

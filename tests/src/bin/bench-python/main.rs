@@ -9,11 +9,11 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use sampler_tests::child::Child;
 use sampler_tests::progress::Progress;
+use sampler_tests::pythons::Python;
 use sampler_tests::spread::Spread;
 use sampler_tests::{Daemon, build, machine, pythons};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 /// Goal of the added cost, microseconds.
 const GOAL_US: f64 = 6.0;
@@ -31,6 +31,9 @@ struct Args {
     /// Rounds; each measures every case once, in random order
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=1000))]
     rounds: u32,
+    /// Version of the interpreter, as `cargo xtask test` has unpacked it [default: that of `python3`]
+    #[arg(long, value_name = "VERSION")]
+    python: Option<String>,
     /// Fail if the goal is missed
     #[arg(long)]
     strict: bool,
@@ -64,11 +67,11 @@ impl Case {
 
     /// Nanoseconds of an allocation and its free, in the second of two measurements.
     fn measure(self, programs: &Programs) -> Result<f64> {
-        let program = if let Case::Python(_) = self { &programs.python } else { &programs.unknown };
+        let program =
+            if let Case::Python(_) = self { &programs.python.program } else { &programs.unknown };
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/deep.py");
-        let mut command = Command::new(program);
-        let mut target =
-            Child::start("deep.py", command.arg(script).env("PYTHONHOME", &programs.home))?;
+        let mut command = programs.python.command_of(program)?;
+        let mut target = Child::start("deep.py", command.arg(script))?;
         ensure!(target.line()? == "waiting", "deep.py does not start");
         let mut arguments = vec!["--interval", "1", "--ring", "512MiB"];
         arguments.extend((self == Case::NativeCopied).then_some("--no-stack-cache"));
@@ -109,23 +112,28 @@ impl Case {
 
 /// The interpreter under both names.
 struct Programs {
-    python: PathBuf,
+    python: Python,
     unknown: PathBuf,
-    home: PathBuf,
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
     build::require_root()?;
     let machine = machine::describe()?;
-    let python = pythons::in_path()?.into_iter().next().context("no python3 in PATH")?;
+    let python = match &args.python {
+        None => pythons::in_path()?.into_iter().next().context("no python3 in PATH")?,
+        Some(version) => {
+            let missing = || format!("Python {version} is not unpacked: run cargo xtask test");
+            pythons::unpacked(version).with_context(missing)?
+        }
+    };
     let folder = tempfile::tempdir()?;
     let unknown = folder.path().join("interpreter");
     fs::copy(&python.program, &unknown).context("copy the interpreter")?;
-    let home = python.program.parent().and_then(Path::parent).context("find Python's files")?;
-    let programs = Programs { home: home.to_owned(), python: python.program.clone(), unknown };
+    let programs = Programs { python, unknown };
     let times = rounds(&programs, args.rounds)?;
-    println!("{}\nPython {}, {} rounds\n", machine.line(), python.version, args.rounds);
+    let version = &programs.python.version;
+    println!("{}\nPython {version}, {} rounds\n", machine.line(), args.rounds);
     println!("{:>9}  [quartiles]", "µs");
     for (case, times) in CASES.iter().zip(&times) {
         print(&case.name(), Spread::of(times.iter().copied()));
