@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{ebpf, licences, step};
+use crate::{ebpf, licences, step, targets};
 
 /// Runs format, lints, documentation, licences, layers, and the unit and property tests.
 /// [`crate::test`] runs the simulations.
@@ -37,9 +37,19 @@ pub(crate) fn all(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
 pub(crate) fn unit_tests(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result<()> {
     // xtask's tests check the layers. They run first because they find a wrong import in seconds.
     steps.cargo(workspace, "layers", &[&["test", "-p", "xtask", "--"], filter].concat())?;
-    let others = ["--exclude", "sampler-tests", "--exclude", "xtask", "--no-fail-fast", "--"];
-    let unit = [&["test", "--workspace"], others.as_slice(), filter].concat();
-    steps.cargo(workspace, "unit and property tests", &unit)
+    let others = targets::of(workspace, |package| !matches!(package, "sampler-tests" | "xtask"))?;
+    let others = others.iter().filter(|target| !target.is_on_request);
+    let names: Vec<String> = others.map(|target| format!("--test={}", target.name)).collect();
+    let mut selection = vec!["--lib", "--bins"];
+    selection.extend(names.iter().map(String::as_str));
+    let programs = steps.time("build tests", || targets::build(workspace, &selection))?;
+    steps.time("unit and property tests", || {
+        let mut each = Steps::default();
+        for program in programs.iter().filter(|program| !program.is_end_to_end()) {
+            each.run_or_note(&program.name, program.command().args(filter));
+        }
+        each.verdict()
+    })
 }
 
 /// Runs formatting, lints, documentation and licences.

@@ -54,22 +54,17 @@ impl Steps {
         self.durations.push((name.to_owned(), Some(started.elapsed())));
     }
 
-    /// Runs the command of each name, `lanes` at a time, in the order of `names`. The output of a
-    /// command is printed when the command has ended. Failures are reported by [`Steps::verdict`].
-    pub(crate) fn run_beside(
-        &mut self,
-        lanes: usize,
-        names: &[&str],
-        command: impl Fn(&str) -> Command + Sync,
-    ) {
-        let waiting = Mutex::new(names.iter());
+    /// Runs named commands, `lanes` at a time, in their order. The output of a command is printed
+    /// when the command has ended. Failures are reported by [`Steps::verdict`].
+    pub(crate) fn run_beside(&mut self, lanes: usize, commands: Vec<(&str, Command)>) {
+        let waiting = Mutex::new(commands.into_iter());
         let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
         let lane = || {
             let mut ended = Vec::new();
-            while let Some(name) = next() {
+            while let Some((name, mut command)) = next() {
                 let started = Instant::now();
-                let passed = step::run_quietly(name, &mut command(name));
-                ended.push(((*name).to_owned(), started.elapsed(), passed));
+                let passed = step::run_quietly(name, &mut command);
+                ended.push((name.to_owned(), started.elapsed(), passed));
             }
             ended
         };
@@ -146,12 +141,12 @@ mod tests {
     #[test]
     fn every_command_beside_another_runs_and_failures_are_named() {
         let mut steps = Steps::default();
-        let shell = |name: &str| {
+        let shell = |name: &'static str| {
             let mut command = Command::new("sh");
             command.args(["-c", &format!("exit {name}")]);
-            command
+            (name, command)
         };
-        steps.run_beside(2, &["0", "1", "00", "2"], shell);
+        steps.run_beside(2, ["0", "1", "00", "2"].map(shell).into());
         let mut ran: Vec<&str> = steps.durations.iter().map(|(name, _)| name.as_str()).collect();
         ran.sort_unstable();
         assert_eq!(ran, ["0", "00", "1", "2"]);

@@ -5,10 +5,10 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 
 use crate::steps::Steps;
-use crate::targets;
+use crate::targets::{self, TestProgram};
 use crate::workspace::Workspace;
 use crate::{check, ebpf, package, packages, preload, pythons, simulate};
 
@@ -85,15 +85,15 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     if selection.simulations {
         steps.time("simulate", || simulate::run(workspace, simulate::SEED, simulate::RUNS))?;
     }
-    let build = ["test", "-p", "sampler-tests", "--no-run"];
-    steps.cargo(workspace, "build end-to-end tests", &build)?;
+    let build = || targets::build(workspace, &["--tests"]);
+    let programs = steps.time("build end-to-end tests", build)?;
     steps.print();
-    end_to_end(workspace, selection.long, &filter)
+    end_to_end(&programs, selection.long, &filter)
 }
 
 /// Runs the tests of the estimators by simulation.
 fn simulate(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result<()> {
-    let targets = targets::of(workspace, "sampler-common")?;
+    let targets = targets::of(workspace, |package| package == "sampler-common")?;
     let names: Vec<String> = targets
         .iter()
         .filter(|target| target.is_on_request)
@@ -109,26 +109,31 @@ fn simulate(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result
 
 /// Runs the end-to-end tests, one test of a file at a time: all tests share one kernel. Files of
 /// [`BESIDE_ANOTHER`] run in two lanes, then every other file runs alone.
-fn end_to_end(workspace: &Workspace, is_long: bool, filter: &[&str]) -> Result<()> {
-    let files = targets::of(workspace, "sampler-tests").context("list the end-to-end tests")?;
-    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
-    for name in BESIDE_ANOTHER {
-        anyhow::ensure!(names.contains(name), "no end-to-end file is called {name}");
-    }
-    let command = |name: &str| {
-        let mut cargo = workspace.cargo();
-        let test = format!("--test={name}");
-        cargo.args(["test", "-p", "sampler-tests", &test, "--", "--test-threads=1"]).args(filter);
+fn end_to_end(programs: &[TestProgram], is_long: bool, filter: &[&str]) -> Result<()> {
+    let mut files: Vec<&TestProgram> =
+        programs.iter().filter(|program| program.is_end_to_end()).collect();
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    let (beside, alone): (Vec<&TestProgram>, Vec<_>) =
+        files.iter().partition(|file| BESIDE_ANOTHER.contains(&file.name.as_str()));
+    let command = |program: &TestProgram| {
+        let mut command = program.command();
+        command.arg("--test-threads=1").args(filter);
         if is_long {
-            cargo.arg("--include-ignored").env(LONG.0, LONG.1);
+            command.arg("--include-ignored").env(LONG.0, LONG.1);
         }
-        cargo
+        command
     };
+    let in_order = BESIDE_ANOTHER.iter().map(|name| {
+        let file = beside.iter().find(|file| file.name == *name);
+        file.with_context(|| format!("no end-to-end file is called {name}"))
+    });
+    let in_order = in_order.collect::<Result<Vec<_>>>()?;
     let started = Instant::now();
     let mut steps = Steps::default();
-    steps.run_beside(LANES, BESIDE_ANOTHER, command);
-    for name in names.iter().filter(|name| !BESIDE_ANOTHER.contains(name)) {
-        steps.run_or_note(name, &mut command(name));
+    let beside = in_order.iter().map(|file| (file.name.as_str(), command(file))).collect();
+    steps.run_beside(LANES, beside);
+    for file in alone {
+        steps.run_or_note(&file.name, &mut command(file));
     }
     steps.print_slowest(SLOWEST_PRINTED);
     let seconds = started.elapsed().as_secs_f64();
