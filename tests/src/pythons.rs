@@ -30,6 +30,11 @@ impl Python {
         self.root.is_some()
     }
 
+    /// A file of the packages that the interpreter was unpacked from.
+    pub fn file(&self, name: &str) -> Option<PathBuf> {
+        self.root.as_ref().map(|root| root.join(name)).filter(|path| path.exists())
+    }
+
     /// A command that starts the interpreter.
     pub fn command(&self) -> Result<Command> {
         self.command_of(&self.program)

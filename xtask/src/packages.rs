@@ -103,13 +103,14 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// Additional packages for the tests.
-const TEST: [Need; 37] = [
+const TEST: [Need; 38] = [
     need("bindfs", "/usr/bin/bindfs", "a file system of a user"),
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),
     need("binutils", "nm", "symbols for the tools that open profiles"),
     need("openssl", "openssl", "a server that is certified"),
     need("chromium", "/usr/bin/chromium", "shows the web page"),
     need("chromium-driver", "chromedriver", "drives it"),
+    need("debuginfod", "/usr/bin/debuginfod", "serves debug files"),
     need("dwz", "dwz", "compacts debug information"),
     need("fuse3", "/usr/bin/fusermount3", "mounts a file system of a user"),
     need("g++", "c++", "compiles the C++ workloads"),

@@ -26,7 +26,8 @@ const PYTHONS: [Python; 4] = [
     Python {
         version: "3.11",
         suite: main_archive("bookworm"),
-        packages: &["python3.11-minimal", "libpython3.11-stdlib"],
+        // With the debug files of this version and of its C library.
+        packages: &["python3.11-minimal", "libpython3.11-stdlib", "python3.11-dbg", "libc6-dbg"],
     },
     Python {
         version: "3.13",

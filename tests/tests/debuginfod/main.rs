@@ -1,6 +1,7 @@
 //! Names from a debuginfod server appear in a later profile, and no server can delay or harm
 //! anything.
 
+mod debian;
 mod server;
 mod tls;
 
@@ -37,14 +38,12 @@ impl Stripped {
         let run = |command: &mut Command| {
             let output = command.output().context("run a program of binutils")?;
             ensure!(output.status.success(), "{command:?}: {output:?}");
-            anyhow::Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+            anyhow::Ok(())
         };
         run(Command::new("objcopy").arg("--only-keep-debug").args([&program, &debug]))?;
         run(Command::new("strip").arg(&program))?;
-        let notes = run(Command::new("readelf").arg("-n").arg(&program))?;
-        let build_id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
         Ok(Stripped {
-            build_id: build_id.context("the program has no build id")?.to_owned(),
+            build_id: build_id(&program)?,
             debug_file: fs::read(&debug)?,
             workload: Workload::start_program(&program, &[])?,
             directory,
@@ -75,6 +74,13 @@ impl Stripped {
     fn cached(&self) -> PathBuf {
         self.cache().join(&self.build_id).join("debuginfo")
     }
+}
+
+fn build_id(program: &Path) -> Result<String> {
+    let notes = Command::new("readelf").arg("-n").arg(program).output().context("readelf")?;
+    let notes = String::from_utf8_lossy(&notes.stdout).into_owned();
+    let id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
+    Ok(id.context("the program has no build id")?.to_owned())
 }
 
 fn notes(profile: &Profile) -> Vec<String> {
