@@ -12,7 +12,7 @@ pub use show::{
     exact_bytes, grouped, hex, human_bytes, human_count, human_cpu_time, human_duration, share,
     short_bytes, size_range,
 };
-pub use time::{Time, parse_time, utc};
+pub use time::{Time, parse_time, utc, utc_micros};
 
 /// Largest sampling interval: 2^32 bytes, 4 GiB.
 pub const MAX_INTERVAL_BYTES: u64 = 1 << 32;

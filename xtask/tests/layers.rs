@@ -38,6 +38,12 @@ const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        why: "Parquet is one format among others",
+        words: &["parquet::"],
+        searched: PROGRAMS,
+        allowed: &["sampler-common/src/encode/tables"],
+    },
+    Rule {
         why: "the kernel side is asked through bpf/",
         words: &["aya", "aya_log", "aya_obj"],
         searched: PROGRAMS,

@@ -27,6 +27,7 @@ pub mod push;
 pub mod speedscope;
 mod sums;
 pub mod svg;
+pub mod tables;
 pub mod text;
 mod tree;
 mod trie;

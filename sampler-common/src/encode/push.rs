@@ -25,12 +25,42 @@ pub struct Push {
     pub interval_bytes: u64,
     /// The services.
     pub services: Vec<Attributes>,
+    /// Totals of the services, in their order; may be empty where nobody reads them.
+    pub totals: Vec<ServiceTotals>,
     /// Files that contain frames.
     pub files: Vec<CodeFile>,
     /// Frames.
     pub frames: Vec<Frame>,
     /// Rows by service and frames, each once.
     pub stacks: Vec<Stack>,
+}
+
+impl Push {
+    /// Memory that the push takes, roughly.
+    pub fn bytes(&self) -> usize {
+        let text = |text: &str| size_of::<String>() + text.len();
+        let attributes = |of: &Attributes| of.iter().map(|(a, b)| text(a) + text(b)).sum::<usize>();
+        let lines = |of: &Frame| {
+            let line = |of: &Line| text(&of.function) + text(&of.file) + size_of::<u32>();
+            size_of::<Frame>() + of.lines.iter().map(line).sum::<usize>()
+        };
+        let file = |of: &CodeFile| text(&of.path) + text(&of.build_id) + text(&of.htlhash);
+        let stack = |of: &Stack| size_of::<Stack>() + size_of_val(&of.frames[..]);
+        size_of::<Push>()
+            + self.services.iter().map(attributes).sum::<usize>()
+            + self.files.iter().map(file).sum::<usize>()
+            + self.frames.iter().map(lines).sum::<usize>()
+            + self.stacks.iter().map(stack).sum::<usize>()
+    }
+}
+
+/// What is known of a service without samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceTotals {
+    /// Number of processes.
+    pub processes: u32,
+    /// Bytes and objects that were allocated, counted; `None` for a moment, or if they are unknown.
+    pub exact: Option<(u64, u64)>,
 }
 
 /// A file with code.

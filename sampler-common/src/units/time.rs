@@ -1,7 +1,7 @@
 //! Points in time as people write and read them: UTC, as in RFC 3339.
 
 use super::parse::{UnitError, parse_duration};
-use humantime::{format_rfc3339_millis, parse_rfc3339_weak};
+use humantime::{format_rfc3339_micros, format_rfc3339_millis, parse_rfc3339_weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -53,6 +53,11 @@ pub fn parse_time(text: &str) -> Result<Time, UnitError> {
         return civil(text).ok_or_else(|| wrong("is no date and time in UTC"));
     }
     Ok(Time::Ago(parse_duration(text).map_err(|_| wrong("is no time"))?))
+}
+
+/// `2026-11-20T13:07:37.250000Z`, to the microsecond.
+pub fn utc_micros(unix_ns: u64) -> String {
+    format_rfc3339_micros(UNIX_EPOCH + Duration::from_nanos(unix_ns)).to_string()
 }
 
 /// `2026-11-20T13:07:37.250Z`, to the millisecond.

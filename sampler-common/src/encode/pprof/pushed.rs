@@ -159,6 +159,7 @@ mod tests {
             duration_ns: 5,
             interval_bytes: 1,
             services: vec![Vec::new(); 3],
+            totals: Vec::new(),
             files: Vec::new(),
             frames: vec![Frame { code: None, lines }; rows as usize],
             stacks,

@@ -24,6 +24,7 @@ fn push(rows: Vec<Stack>, frames: u32) -> Push {
         duration_ns: 5,
         interval_bytes: 100,
         services: vec![attribute("a"), attribute("b")],
+        totals: Vec::new(),
         files: vec![CodeFile { path: "/x".into(), build_id: "01".into(), htlhash: "02".into() }],
         frames: (0..frames).map(frame).collect(),
         stacks: merged(rows),
