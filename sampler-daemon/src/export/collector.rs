@@ -1,6 +1,7 @@
 //! Asks the worker for what was allocated since the last time, and for what is held now.
 
 use super::Settings;
+use super::builds::Builds;
 use super::services::Services;
 use crate::inspect::htlhash::htlhash;
 use crate::pipeline::{
@@ -10,7 +11,9 @@ use crate::pipeline::{
 use crate::store::Selector;
 use crate::unwind::{Module, ModuleId, ModuleKind};
 use rustc_hash::FxHashMap;
-use sampler_common::encode::push::{Attributes, CodeFile, Frame, Push, Stack, merged};
+use sampler_common::encode::push::{
+    Attributes, CodeFile, Frame, Push, ServiceTotals, Stack, merged,
+};
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Kind;
 use sampler_common::units;
@@ -37,6 +40,7 @@ pub(super) struct Collector {
     profiler: Profiler,
     names: Names,
     services: Services,
+    builds: Builds,
     hashes: Hashes,
     held: bool,
     /// The border at which the last window ended.
@@ -50,6 +54,7 @@ impl Collector {
             profiler,
             names,
             services: Services::new(host, settings.labels.clone()),
+            builds: Builds::default(),
             hashes: Hashes::default(),
             held: settings.held,
             border: None,
@@ -67,7 +72,10 @@ impl Collector {
             self.border = Some(borders.end);
             let start_unix_ns = raw.window.map_or(0, |of| of.start_unix_ns);
             let duration_ns = raw.duration_ns;
-            pushes.pushes.push(self.push(raw, start_unix_ns, duration_ns).await);
+            // No time slot has ended yet. The next window has the same start.
+            if borders.start < borders.end {
+                pushes.pushes.push(self.push(raw, start_unix_ns, duration_ns).await);
+            }
         }
         if self.held
             && let Some(raw) = self.ask(Kind::Live, Scope::ALL).await?
@@ -96,16 +104,19 @@ impl Collector {
     async fn push(&mut self, raw: RawProfile, start_unix_ns: u64, duration_ns: u64) -> Push {
         let names = locations(&raw.frames, &self.names).await;
         let now = Instant::now();
+        self.builds.learn(&raw);
         let mut services: Vec<Attributes> = Vec::new();
         let mut numbers: FxHashMap<Attributes, u32> = FxHashMap::default();
-        let of_process = raw.programs.iter().map(|program| {
-            let attributes = self.services.of(program, now);
+        let of_process = raw.programs.iter().zip(&raw.pids).map(|(program, pid)| {
+            let build_id = self.builds.of(*pid, program);
+            let attributes = self.services.of(program, build_id, now);
             *numbers.entry(attributes).or_insert_with_key(|attributes| {
                 services.push(attributes.clone());
                 services.len() as u32 - 1
             })
         });
         let of_process: Vec<u32> = of_process.collect();
+        let totals = totals(&raw, &of_process, services.len());
         let stacks = raw.rows.into_iter().filter_map(|row| {
             // All strata of a row belong to one process.
             let (stratum, _) = row.row.strata().next()?;
@@ -128,6 +139,7 @@ impl Collector {
             duration_ns,
             interval_bytes: units::whole_interval(raw.interval_bytes),
             services,
+            totals,
             files: files.list,
             frames,
             stacks,
@@ -149,6 +161,24 @@ impl Collector {
         let is_known = !file.build_id.is_empty() || !file.htlhash.is_empty();
         is_known.then(|| (files.number(file), address))
     }
+}
+
+/// Returns the totals of services. `of_process` has the service of each process.
+fn totals(raw: &RawProfile, of_process: &[u32], services: usize) -> Vec<ServiceTotals> {
+    let nothing = match raw.request.kind {
+        Kind::Alloc => Some((0, 0)),
+        // What is held is not counted.
+        Kind::Live | Kind::Peak | Kind::Mapped => None,
+    };
+    let mut totals = vec![ServiceTotals { processes: 0, exact: nothing }; services];
+    for (process, service) in (0..).zip(of_process) {
+        let of = &mut totals[*service as usize];
+        of.processes += 1;
+        for (_, stratum) in raw.reference.strata_of(process) {
+            of.exact = of.exact.zip(stratum.exact).map(|((a, b), (c, d))| (a + c, b + d));
+        }
+    }
+    totals
 }
 
 /// The files of a push, each once.

@@ -2,6 +2,7 @@
 
 use hyper::Uri;
 use std::fmt;
+use std::path::PathBuf;
 
 /// The protocol of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +35,44 @@ impl Protocol {
     }
 }
 
+/// The scheme of a folder of Parquet files.
+const FOLDER: &str = "parquet:";
+
+/// A place that profiles are pushed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// A backend.
+    Server(Server),
+    /// A folder of Parquet files.
+    Folder(PathBuf),
+}
+
+impl Destination {
+    /// Parses `parquet:FOLDER` or the URL of a [`Server`].
+    ///
+    /// # Errors
+    /// One line that says what is wrong with the text.
+    pub fn parse(text: &str) -> Result<Destination, String> {
+        match text.strip_prefix(FOLDER) {
+            Some("") => Err("has no folder (try parquet:/var/lib/sampler/fleet)".into()),
+            Some(folder) => Ok(Destination::Folder(folder.into())),
+            None => Server::parse(text).map(Destination::Server),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Destination::Server(server) => server.fmt(f),
+            Destination::Folder(folder) => write!(f, "{FOLDER}{}", folder.display()),
+        }
+    }
+}
+
 /// A backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Destination {
+pub struct Server {
     /// The backend's protocol.
     pub protocol: Protocol,
     /// The backend's host name or address; an IPv6 address has no brackets.
@@ -48,16 +84,17 @@ pub struct Destination {
     text: String,
 }
 
-impl Destination {
+impl Server {
     /// Parses `otlp+http://HOST:4318`, `otlp+grpc://HOST:4317` or `pyroscope+http://HOST:4040`.
     ///
     /// # Errors
     /// One line that says what is wrong with the text.
-    pub fn parse(text: &str) -> Result<Destination, String> {
+    pub fn parse(text: &str) -> Result<Server, String> {
         let unknown = || {
             let known =
                 Protocol::ALL.map(|of| format!("{}://HOST:{}", of.scheme(), of.usual_port()));
-            format!("is no place to export to (try {})", known.join(" or "))
+            let known = known.join(" or ");
+            format!("is no place to export to (try {known} or {FOLDER}FOLDER)")
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(unknown)?;
         let protocol = Protocol::ALL.into_iter().find(|of| of.scheme() == scheme);
@@ -85,7 +122,7 @@ impl Destination {
         if protocol == Protocol::OtlpGrpc && !base.is_empty() {
             return Err("has a path, which gRPC has not (leave it out)".into());
         }
-        Ok(Destination { protocol, host, port, base, text: text.to_owned() })
+        Ok(Server { protocol, host, port, base, text: text.to_owned() })
     }
 
     /// Returns host and port in the form of the `Host` header.
@@ -97,7 +134,7 @@ impl Destination {
     }
 }
 
-impl fmt::Display for Destination {
+impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -116,11 +153,14 @@ mod tests {
             ("otlp+grpc://collector/", "collector", 4317, ""),
             ("pyroscope+http://collector/x", "collector", 4040, "/x"),
         ] {
-            let found = Destination::parse(text).unwrap();
+            let found = Server::parse(text).unwrap();
             assert_eq!((found.host.as_str(), found.port, found.base.as_str()), (host, port, base));
             assert_eq!(found.to_string(), text);
         }
-        let of = |text| Destination::parse(text).unwrap().authority();
+        let folder = Destination::parse("parquet:/a b").unwrap();
+        assert_eq!(folder, Destination::Folder("/a b".into()));
+        assert_eq!(folder.to_string(), "parquet:/a b");
+        let of = |text| Server::parse(text).unwrap().authority();
         assert_eq!(of("otlp+http://[::1]:80"), "[::1]:80");
         assert_eq!(of("otlp+http://x"), "x:4318");
     }
@@ -142,6 +182,8 @@ mod tests {
             ("otlp+http://me:secret@collector", "--export-header-file"),
             ("otlp+http://collector/?a=b", "query"),
             ("otlp+grpc://collector/base", "path"),
+            ("parquet:", "folder"),
+            ("parquet", "parquet:FOLDER"),
         ] {
             let error = Destination::parse(text).unwrap_err();
             assert!(error.contains(words) && !error.contains('\n'), "{text}: {error}");

@@ -1,6 +1,6 @@
 //! One gRPC call on its own connection, with a message that is already encoded.
 
-use super::destination::Destination;
+use super::destination::Server;
 use super::{LONGEST, MAX_ANSWER_BYTES};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use hyper::HeaderMap;
@@ -17,7 +17,7 @@ pub(super) use tonic::{Code, Status};
 /// # Errors
 /// The status that the backend returned, or the status for a backend that cannot be reached.
 pub(super) async fn call(
-    to: &Destination,
+    to: &Server,
     path: &str,
     headers: HeaderMap,
     message: Bytes,
@@ -27,7 +27,7 @@ pub(super) async fn call(
 }
 
 async fn exchange(
-    to: &Destination,
+    to: &Server,
     path: &str,
     headers: HeaderMap,
     message: Bytes,

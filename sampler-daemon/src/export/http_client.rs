@@ -1,6 +1,6 @@
 //! One HTTP/1.1 request on its own connection, with bounds on the time and on the answer's size.
 
-use super::destination::Destination;
+use super::destination::Server;
 use super::{LONGEST, MAX_ANSWER_BYTES};
 use anyhow::{Context as _, anyhow};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -26,7 +26,7 @@ pub(super) struct Answer {
 /// # Errors
 /// If there is no answer. Whether the backend has received the body is then unknown.
 pub(super) async fn post(
-    to: &Destination,
+    to: &Server,
     path: &str,
     headers: HeaderMap,
     body: Bytes,
@@ -36,7 +36,7 @@ pub(super) async fn post(
 }
 
 async fn exchange(
-    to: &Destination,
+    to: &Server,
     path: &str,
     headers: HeaderMap,
     body: Bytes,

@@ -6,8 +6,10 @@
 //! else. Modules below this module do not depend on any backend.
 
 mod back_off;
+mod builds;
 mod collector;
 pub mod destination;
+pub mod folder;
 mod grpc_client;
 pub mod header_file;
 mod http_client;
@@ -20,10 +22,12 @@ mod services;
 
 use crate::pipeline::{Names, Profiler};
 use collector::Collector;
-use destination::{Destination, Protocol};
+use destination::{Destination, Protocol, Server};
+use folder::{Bounds, Window};
 use hyper::HeaderMap;
 use label::Label;
-use outbox::Outbox;
+use outbox::{Body, Outbox};
+use sampler_common::encode::push::Push;
 use sender::Transport;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -54,6 +58,8 @@ pub struct Settings {
     pub labels: Vec<Label>,
     /// Whether held memory is known, and so pushed.
     pub held: bool,
+    /// How much a folder keeps.
+    pub bounds: Bounds,
 }
 
 /// The shortest window: a time slot of the store.
@@ -65,20 +71,77 @@ pub const MAX_EVERY: Duration = Duration::from_secs(100);
 /// The counts of all pushes; cheap to clone. Empty if nothing is pushed.
 #[derive(Clone, Default)]
 pub struct Exports {
-    outboxes: Arc<[Arc<Outbox>]>,
+    queues: Arc<[Queue]>,
     missed_ns: Arc<AtomicU64>,
 }
 
 impl Exports {
     /// Returns the counts of each destination.
     pub fn counts(&self) -> Vec<Counts> {
-        self.outboxes.iter().map(|outbox| outbox.counts()).collect()
+        self.queues.iter().map(Queue::counts).collect()
     }
 
     /// Returns the time that no window covers, in nanoseconds. It was asked for after the store had
     /// dropped its borders.
     pub fn missed_ns(&self) -> u64 {
         self.missed_ns.load(Relaxed)
+    }
+}
+
+/// The queue of a destination.
+enum Queue {
+    Requests(Server, Arc<Outbox<Body>>),
+    Windows(Arc<Outbox<Window>>),
+}
+
+impl Queue {
+    /// Makes the queue of a destination, and starts the task that empties it.
+    fn start(destination: &Destination, settings: &Settings, tasks: &mut JoinSet<()>) -> Queue {
+        match destination {
+            Destination::Server(server) => {
+                let outbox = Arc::new(Outbox::new(destination.to_string()));
+                let transport = Transport::new(server.clone(), settings.headers.clone());
+                tasks.spawn(sender::send(Arc::clone(&outbox), transport));
+                Queue::Requests(server.clone(), outbox)
+            }
+            Destination::Folder(path) => {
+                let outbox = Arc::new(Outbox::new(destination.to_string()));
+                tasks.spawn(folder::write(Arc::clone(&outbox), path.clone(), settings.bounds));
+                Queue::Windows(outbox)
+            }
+        }
+    }
+
+    /// Adds what carries the pushes of a window.
+    fn add(&self, pushes: &Arc<[Push]>) {
+        match self {
+            Queue::Requests(server, outbox) => {
+                let bodies = |push| match server.protocol {
+                    Protocol::OtlpHttp => otlp::bodies(push, false),
+                    Protocol::OtlpGrpc => otlp::bodies(push, true),
+                    Protocol::Pyroscope => pyroscope::bodies(push),
+                };
+                pushes.iter().flat_map(bodies).for_each(|body| outbox.add(body));
+            }
+            Queue::Windows(outbox) => {
+                Window::new(Arc::clone(pushes)).into_iter().for_each(|window| outbox.add(window));
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        match self {
+            Queue::Requests(_, outbox) => outbox.counts(),
+            Queue::Windows(outbox) => outbox.counts(),
+        }
+    }
+
+    /// Completes when nothing waits.
+    async fn emptied(&self) {
+        match self {
+            Queue::Requests(_, outbox) => outbox.emptied().await,
+            Queue::Windows(outbox) => outbox.emptied().await,
+        }
     }
 }
 
@@ -92,13 +155,10 @@ pub struct Exporter {
 impl Exporter {
     /// Starts pushing.
     pub fn start(settings: Settings, profiler: Profiler, names: Names) -> Exporter {
-        let outboxes = settings.destinations.iter().map(|of| Arc::new(Outbox::new(of.to_string())));
-        let exports = Exports { outboxes: outboxes.collect(), missed_ns: Arc::default() };
         let mut tasks = JoinSet::new();
-        for (destination, outbox) in settings.destinations.iter().zip(exports.outboxes.iter()) {
-            let transport = Transport::new(destination.clone(), settings.headers.clone());
-            tasks.spawn(sender::send(Arc::clone(outbox), transport));
-        }
+        let queue = |of: &Destination| Queue::start(of, &settings, &mut tasks);
+        let queues = settings.destinations.iter().map(queue).collect();
+        let exports = Exports { queues, missed_ns: Arc::default() };
         let (last, ending) = oneshot::channel();
         tasks.spawn(collect(settings, exports.clone(), profiler, names, ending));
         Exporter { exports, tasks, last }
@@ -115,8 +175,8 @@ impl Exporter {
         let finishing = async {
             let (done, is_done) = oneshot::channel();
             if last.send(done).is_ok() && is_done.await.is_ok() {
-                for outbox in exports.outboxes.iter() {
-                    outbox.emptied().await;
+                for queue in exports.queues.iter() {
+                    queue.emptied().await;
                 }
             }
         };
@@ -156,16 +216,8 @@ async fn collect(
             Err(_) => return,
         };
         exports.missed_ns.fetch_add(pushes.missed.as_nanos() as u64, Relaxed);
-        for (destination, outbox) in settings.destinations.iter().zip(exports.outboxes.iter()) {
-            for push in &pushes.pushes {
-                let bodies = match destination.protocol {
-                    Protocol::OtlpHttp => otlp::bodies(push, false),
-                    Protocol::OtlpGrpc => otlp::bodies(push, true),
-                    Protocol::Pyroscope => pyroscope::bodies(push),
-                };
-                bodies.into_iter().for_each(|body| outbox.add(body));
-            }
-        }
+        let pushes: Arc<[Push]> = pushes.pushes.into();
+        exports.queues.iter().for_each(|queue| queue.add(&pushes));
         if let Some(done) = done {
             // The receiver may be gone.
             let _ = done.send(());

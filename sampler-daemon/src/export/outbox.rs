@@ -1,10 +1,12 @@
 //! The queue of requests to one destination. The queue is bounded; the oldest requests are dropped
-//! first.
+//! first. For a folder, a request is a window.
 
+use super::folder::Kept;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::collections::VecDeque;
 use std::io::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -24,6 +26,25 @@ pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
     /// The number of profiles in the request.
     pub(super) profiles: u64,
+}
+
+/// What waits in a queue.
+pub(super) trait Waiting {
+    /// Memory that it takes.
+    fn bytes(&self) -> usize;
+
+    /// Number of profiles.
+    fn profiles(&self) -> u64;
+}
+
+impl Waiting for Body {
+    fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn profiles(&self) -> u64 {
+        self.profiles
+    }
 }
 
 /// Compresses the contents of a body by gzip.
@@ -59,11 +80,16 @@ pub struct Counts {
     pub dropped: u64,
     /// Why the last attempt failed, or why profiles were left out; empty if neither happened.
     pub last_error: String,
+    /// Bytes of this host's files in a folder.
+    pub kept_bytes: u64,
+    /// Files that were removed from a folder, to keep it within its bounds.
+    pub removed_files: u64,
+    /// Bytes of the removed files.
+    pub removed_bytes: u64,
 }
 
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<Arc<Body>>,
+struct State<T> {
+    waiting: VecDeque<Arc<T>>,
     bytes: usize,
     /// Whether the first request is being sent. Such a request may arrive, so it is not dropped.
     is_sending: bool,
@@ -71,12 +97,14 @@ struct State {
 }
 
 /// The queue of one destination.
-pub(super) struct Outbox {
-    state: Mutex<State>,
+pub(super) struct Outbox<T> {
+    state: Mutex<State<T>>,
     /// Notified after a request was added or removed.
     changed: Notify,
     max_requests: usize,
     max_bytes: usize,
+    /// What the destination keeps; nothing, if it is no folder.
+    kept: Arc<Kept>,
 }
 
 /// The result of an attempt.
@@ -84,31 +112,39 @@ pub(super) struct Outbox {
 pub(super) enum Attempt {
     /// The backend has accepted the request. If it left profiles out: how many, and why.
     Sent(Option<(u64, String)>),
+    /// The request is in files of so many bytes.
+    Written(u64),
     /// The request has to be sent again.
     Failed(String),
     /// The backend will never accept the request.
     Refused(String),
 }
 
-impl Outbox {
-    pub(super) fn new(destination: String) -> Outbox {
+impl<T: Waiting> Outbox<T> {
+    pub(super) fn new(destination: String) -> Outbox<T> {
         Outbox::bounded(destination, MAX_REQUESTS, MAX_BYTES)
     }
 
-    fn bounded(destination: String, max_requests: usize, max_bytes: usize) -> Outbox {
+    fn bounded(destination: String, max_requests: usize, max_bytes: usize) -> Outbox<T> {
         let counts = Counts { destination, ..Counts::default() };
-        let state = Mutex::new(State { counts, ..State::default() });
-        Outbox { state, changed: Notify::new(), max_requests, max_bytes }
+        let state = State { waiting: VecDeque::new(), bytes: 0, is_sending: false, counts };
+        let (state, kept) = (Mutex::new(state), Arc::default());
+        Outbox { state, changed: Notify::new(), max_requests, max_bytes, kept }
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    /// Returns the counters of what the destination keeps.
+    pub(super) fn kept(&self) -> &Arc<Kept> {
+        &self.kept
+    }
+
+    fn with<R>(&self, change: impl FnOnce(&mut State<T>) -> R) -> R {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Adds a request, and drops the oldest requests if the queue exceeds its bounds.
-    pub(super) fn add(&self, body: Body) {
+    pub(super) fn add(&self, body: T) {
         self.with(|state| {
-            state.bytes += body.bytes.len();
+            state.bytes += body.bytes();
             state.counts.made += 1;
             state.waiting.push_back(Arc::new(body));
             let first = usize::from(state.is_sending);
@@ -116,7 +152,7 @@ impl Outbox {
                 || state.bytes > self.max_bytes && state.waiting.len() > first + 1
             {
                 let Some(dropped) = state.waiting.remove(first) else { break };
-                state.bytes -= dropped.bytes.len();
+                state.bytes -= dropped.bytes();
                 state.counts.dropped += 1;
             }
         });
@@ -125,8 +161,8 @@ impl Outbox {
 
     /// Waits for the oldest request and returns it. The request stays in the queue until
     /// [`Outbox::ended`].
-    pub(super) async fn first(&self) -> Arc<Body> {
-        let find = |state: &mut State| {
+    pub(super) async fn first(&self) -> Arc<T> {
+        let find = |state: &mut State<T>| {
             let first = state.waiting.front().cloned();
             state.is_sending = first.is_some();
             first
@@ -150,13 +186,17 @@ impl Outbox {
                 return;
             }
             let Some(body) = state.waiting.pop_front() else { return };
-            state.bytes -= body.bytes.len();
+            state.bytes -= body.bytes();
             match attempt {
+                Attempt::Written(bytes) => {
+                    state.counts.sent += 1;
+                    state.counts.sent_bytes += bytes;
+                }
                 Attempt::Sent(rejected) => {
                     state.counts.sent += 1;
-                    state.counts.sent_bytes += body.bytes.len() as u64;
+                    state.counts.sent_bytes += body.bytes() as u64;
                     if let Some((profiles, why)) = rejected {
-                        state.counts.rejected_profiles += profiles.min(body.profiles);
+                        state.counts.rejected_profiles += profiles.min(body.profiles());
                         state.counts.last_error = why;
                     }
                 }
@@ -185,6 +225,9 @@ impl Outbox {
         self.with(|state| Counts {
             waiting: state.waiting.len() as u64,
             waiting_bytes: state.bytes as u64,
+            kept_bytes: self.kept.bytes.load(Relaxed),
+            removed_files: self.kept.removed_files.load(Relaxed),
+            removed_bytes: self.kept.removed_bytes.load(Relaxed),
             ..state.counts.clone()
         })
     }
@@ -198,7 +241,7 @@ mod tests {
         Body { id, target: String::new(), bytes: vec![0; 10], profiles: 2 }
     }
 
-    fn filled(max_requests: usize, max_bytes: usize) -> Outbox {
+    fn filled(max_requests: usize, max_bytes: usize) -> Outbox<Body> {
         let outbox = Outbox::bounded("x".into(), max_requests, max_bytes);
         (1..=5).for_each(|id| outbox.add(body(id)));
         outbox

@@ -2,7 +2,7 @@
 //! it for good.
 
 use super::back_off::{BackOff, retry_after};
-use super::destination::{Destination, Protocol};
+use super::destination::{Protocol, Server};
 use super::grpc_client::{Code, Status, call};
 use super::http_client::{Answer, post};
 use super::outbox::{Attempt, Body, Outbox};
@@ -22,7 +22,7 @@ const MAX_REASON_CHARS: usize = 200;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Sends the requests of an outbox, without end.
-pub(super) async fn send(outbox: Arc<Outbox>, transport: Transport) {
+pub(super) async fn send(outbox: Arc<Outbox<Body>>, transport: Transport) {
     let mut back_off = BackOff::default();
     loop {
         let body = outbox.first().await;
@@ -42,13 +42,13 @@ pub(super) async fn send(outbox: Arc<Outbox>, transport: Transport) {
 
 /// The connection parameters of a backend.
 pub(super) struct Transport {
-    destination: Destination,
+    destination: Server,
     headers: HeaderMap,
 }
 
 impl Transport {
-    /// Combines a destination with the user's headers.
-    pub(super) fn new(destination: Destination, mut headers: HeaderMap) -> Transport {
+    /// Combines a backend with the user's headers.
+    pub(super) fn new(destination: Server, mut headers: HeaderMap) -> Transport {
         let agent = concat!("samplerd/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         match destination.protocol {

@@ -1,6 +1,7 @@
 //! The service that a process belongs to, and the attributes of a service.
 //!
-//! A service is a systemd unit, a container, or a program. A process is no service: backends keep a
+//! A service is what a process was given as `OTEL_SERVICE_NAME`, or a systemd unit, a container, or
+//! a program. A process is no service: backends keep a
 //! series for each service, and pids come and go.
 
 use super::label::Label;
@@ -34,9 +35,10 @@ impl Services {
         Services { host, labels, seen: FxHashMap::default(), max_services: MAX_SERVICES }
     }
 
-    /// Returns the attributes of the service that a program belongs to.
-    pub(super) fn of(&mut self, program: &Program, now: Instant) -> Attributes {
-        let attributes = self.attributes(program);
+    /// Returns the attributes of the service that a program belongs to. `build_id` is that of its
+    /// executable, empty if unknown.
+    pub(super) fn of(&mut self, program: &Program, build_id: &str, now: Instant) -> Attributes {
+        let attributes = self.attributes(program, build_id);
         if let Some(seen) = self.seen.get_mut(&attributes) {
             *seen = now;
             return attributes;
@@ -51,11 +53,13 @@ impl Services {
         attributes
     }
 
-    fn attributes(&self, program: &Program) -> Attributes {
-        let path = program.exe.strip_suffix(" (deleted)").unwrap_or(&program.exe);
+    fn attributes(&self, program: &Program, build_id: &str) -> Attributes {
+        let path = path(program);
         let base = path.rsplit('/').next().unwrap_or_default();
-        let name = unit(&program.cgroup)
-            .or(Some(base).filter(|base| !base.is_empty()))
+        let named = |name| Some(name).filter(|name: &&str| !name.is_empty());
+        let name = named(&program.service)
+            .or_else(|| unit(&program.cgroup))
+            .or_else(|| named(base))
             .unwrap_or(&program.comm);
         let is_id = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
         let container = match is_id(&program.container) {
@@ -67,6 +71,7 @@ impl Services {
             (container, program.container.as_str()),
             ("process.executable.name", base),
             ("process.executable.path", path),
+            ("process.executable.build_id.gnu", build_id),
         ];
         let known = all.into_iter().filter(|(_, value)| !value.is_empty());
         self.completed(known.map(|(key, value)| (key.to_owned(), cut(value).to_owned())).collect())
@@ -79,6 +84,11 @@ impl Services {
         attributes.extend(self.labels.iter().map(|of| (of.key.clone(), of.value.clone())));
         attributes
     }
+}
+
+/// Returns the path of a program's executable.
+pub(super) fn path(program: &Program) -> &str {
+    program.exe.strip_suffix(" (deleted)").unwrap_or(&program.exe)
 }
 
 /// Returns the systemd service of a control group, without its suffix. A user's session is no
@@ -103,11 +113,11 @@ mod tests {
 
     fn program(exe: &str, cgroup: &str, container: &str) -> Program {
         let [exe, cgroup, container] = [exe, cgroup, container].map(str::to_owned);
-        Program { exe, comm: "comm".into(), cgroup, container }
+        Program { exe, comm: "comm".into(), cgroup, container, service: String::new() }
     }
 
     fn found(services: &mut Services, program: &Program) -> Vec<String> {
-        let attributes = services.of(program, Instant::now());
+        let attributes = services.of(program, "01", Instant::now());
         attributes.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
     }
 
@@ -131,6 +141,13 @@ mod tests {
     }
 
     #[test]
+    fn a_service_has_the_name_that_it_was_given() {
+        let unnamed = program("/usr/bin/redis", "/system.slice/redis-server.service", "");
+        let program = Program { service: "cart".into(), ..unnamed };
+        assert_eq!(found(&mut services(&[]), &program)[0], "service.name=cart");
+    }
+
+    #[test]
     fn a_label_overrides_an_attribute_of_the_program() {
         let mut services = services(&["service.name=mine", "env=test"]);
         let attributes = found(&mut services, &program("/x", "", ""));
@@ -145,7 +162,7 @@ mod tests {
         let begin = Instant::now();
         let mut name = |number: u64, at| {
             let program = program(&format!("/{number}{}", "x".repeat(3000)), "", "");
-            let attributes = services.of(&program, begin + Duration::from_secs(at));
+            let attributes = services.of(&program, "", begin + Duration::from_secs(at));
             assert!(attributes.iter().all(|(_, value)| value.len() <= MAX_VALUE_BYTES));
             attributes[0].1[..5].to_owned()
         };

@@ -2,10 +2,9 @@
 //! size, and runtimes that map the memory of their objects themselves and never call `malloc` for
 //! it.
 
+use super::environment::variable;
 use super::program;
 use sampler_common::note::Blind;
-use std::fs::File;
-use std::io::Read as _;
 
 /// A runtime with a heap of its own.
 struct Runtime {
@@ -87,18 +86,9 @@ fn is_python(paths: &[&str]) -> bool {
     names(paths).any(|name| is_named(name, "python") || name.starts_with("libpython"))
 }
 
-/// Most bytes of an environment that are read, since an environment can have any size.
-const MAX_ENVIRONMENT_BYTES: u64 = 1 << 20;
-
 /// Whether Python was started with `PYTHONMALLOC=malloc`.
 fn has_plain_python_malloc(pid: u32) -> bool {
-    let mut environment = Vec::new();
-    if let Ok(file) = File::open(format!("/proc/{pid}/environ")) {
-        // The bytes that were read before an error still count.
-        let _ = file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut environment);
-    }
-    let mut variables = environment.split(|byte| *byte == 0);
-    variables.any(|variable| variable.starts_with(b"PYTHONMALLOC=malloc"))
+    variable(pid, "PYTHONMALLOC").is_some_and(|value| value.starts_with(b"malloc"))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod discoverer;
 pub mod discovery;
 pub mod elf;
 mod emulated;
+pub mod environment;
 mod families;
 mod family;
 pub mod hazard;

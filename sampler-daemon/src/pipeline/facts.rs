@@ -2,7 +2,7 @@
 
 use crate::inspect::cgroup::{self, Cgroup};
 use crate::inspect::process::{self, Process};
-use crate::inspect::{memory, processor};
+use crate::inspect::{environment, memory, processor};
 use crate::store::{ProcessIdentity, ProcessRecord};
 
 /// The identity of a process, whichever process has its pid now.
@@ -10,16 +10,22 @@ pub(super) struct Facts {
     comm: String,
     exe: String,
     cgroup: Cgroup,
+    service: String,
 }
 
 impl Facts {
     /// Facts of the process that has `pid`; empty if there is none.
     pub(super) fn of(pid: u32) -> Facts {
-        Facts { comm: process::comm(pid), exe: process::exe(pid), cgroup: cgroup::read(pid) }
+        Facts {
+            comm: process::comm(pid),
+            exe: process::exe(pid),
+            cgroup: cgroup::read(pid),
+            service: environment::service_name(pid),
+        }
     }
 
     pub(super) fn who(&self, pid: u32) -> ProcessIdentity<'_> {
-        let Facts { comm, exe, cgroup } = self;
+        let Facts { comm, exe, cgroup, .. } = self;
         ProcessIdentity { pid, comm, exe, cgroup: &cgroup.path, container: &cgroup.container }
     }
 }
@@ -43,6 +49,7 @@ pub(super) fn read(record: &mut ProcessRecord, process: &Process) {
     record.exe = facts.exe;
     record.origin.cgroup = facts.cgroup.path;
     record.origin.container = facts.cgroup.container;
+    record.origin.service = facts.service;
     record.origin.started.get_or_insert_with(|| process.started());
     look(record, process);
 }

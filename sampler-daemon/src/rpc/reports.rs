@@ -116,6 +116,9 @@ fn export(of: Counts, missed_ns: u64) -> v1::Export {
         rejected_profiles: of.rejected_profiles,
         last_error: of.last_error,
         missed_ns,
+        kept_bytes: of.kept_bytes,
+        removed_files: of.removed_files,
+        removed_bytes: of.removed_bytes,
     }
 }
 

@@ -29,6 +29,7 @@ pub struct FoldKey {
     exe: String,
     cgroup: String,
     container: String,
+    service: String,
     /// Whether the processes are in no profile and no list.
     excluded: bool,
     /// Whether the exact totals are known. A sum with an unknown part would be unknown.
@@ -44,6 +45,7 @@ impl FoldKey {
             exe: record.exe.clone(),
             cgroup: record.origin.cgroup.clone(),
             container: record.origin.container.clone(),
+            service: record.origin.service.clone(),
             excluded: record.excluded,
             is_exact,
         }
@@ -55,6 +57,7 @@ impl FoldKey {
             exe: String::new(),
             cgroup: String::new(),
             container: String::new(),
+            service: String::new(),
             excluded: self.excluded,
             is_exact: self.is_exact,
         }

@@ -57,7 +57,7 @@ impl ClassTotals {
 /// Moments of samples whose record was lost, by size.
 pub type LostMoments = Vec<(SizeCell, RowMoments)>;
 
-/// The control group, container and start time of a process, read while the process existed. Fields
+/// The control group, container, service and start time of a process, read while the process existed. Fields
 /// that could not be read are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
@@ -65,6 +65,8 @@ pub struct Origin {
     pub cgroup: String,
     /// Id (64 hex digits) or name of the process's container, if one is recognized.
     pub container: String,
+    /// The name of the process's service in telemetry, if it was given one.
+    pub service: String,
     /// Start time of the process.
     pub started: Option<SystemTime>,
 }

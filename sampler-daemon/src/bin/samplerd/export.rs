@@ -1,8 +1,9 @@
 //! Command-line options for the backends that profiles are pushed to.
 
 use clap::Args as Group;
-use sampler_common::units::parse_duration;
+use sampler_common::units::{human_bytes, parse_bytes, parse_duration};
 use sampler_daemon::export::destination::Destination;
+use sampler_daemon::export::folder::{self, Bounds, MIN_KEPT_BYTES, MIN_KEPT_FOR};
 use sampler_daemon::export::label::Label;
 use sampler_daemon::export::{MAX_EVERY, MIN_EVERY, Settings, header_file};
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ const MAX_DESTINATIONS: usize = 8;
 #[derive(Clone, Debug, Group)]
 pub(crate) struct Export {
     /// Push profiles to a backend (repeatable): otlp+http://HOST:4318, otlp+grpc://HOST:4317 or
-    /// pyroscope+http://HOST:4040. What was allocated since the last push, and what is held.
+    /// pyroscope+http://HOST:4040, or write them to a folder of Parquet files: parquet:FOLDER.
+    /// What was allocated since the last push, and what is held.
     /// There is no encryption: give a collector on this machine or in its network
     #[arg(long, value_name = "URL", value_parser = Destination::parse, conflicts_with = "windows")]
     export: Vec<Destination>,
@@ -33,6 +35,14 @@ pub(crate) struct Export {
     /// example
     #[arg(long, value_name = "KEY=VALUE", value_parser = Label::parse, requires = "export")]
     export_label: Vec<Label>,
+
+    /// With --export parquet:FOLDER: most bytes of this host's files in each folder. The oldest windows are removed first
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = kept_bytes, allow_hyphen_values = true)]
+    export_keep_bytes: u64,
+
+    /// With --export parquet:FOLDER: how long this host's files are kept, 1h for example
+    #[arg(long, value_name = "TIME", default_value = "720h", value_parser = kept_for, allow_hyphen_values = true)]
+    export_keep_time: Duration,
 }
 
 impl Export {
@@ -55,10 +65,16 @@ impl Export {
     /// memory is known.
     ///
     /// # Errors
-    /// One line, if the headers cannot be read, or if others can read them.
+    /// One line, if the headers cannot be read, or if others can read them, or if a folder cannot
+    /// be written to.
     pub(crate) fn settings(&self, held: bool) -> Result<Option<Settings>, String> {
         if self.export.is_empty() {
             return Ok(None);
+        }
+        for destination in &self.export {
+            if let Destination::Folder(path) = destination {
+                folder::check(path)?;
+            }
         }
         let headers = self.export_header_file.as_deref().map(header_file::read).transpose()?;
         Ok(Some(Settings {
@@ -67,6 +83,7 @@ impl Export {
             headers: headers.unwrap_or_default(),
             labels: self.export_label.clone(),
             held,
+            bounds: Bounds { bytes: self.export_keep_bytes, age: self.export_keep_time },
         }))
     }
 }
@@ -76,5 +93,21 @@ fn every(text: &str) -> Result<Duration, String> {
     match (MIN_EVERY..=MAX_EVERY).contains(&every) {
         true => Ok(every),
         false => Err(format!("must be {} s to {} s", MIN_EVERY.as_secs(), MAX_EVERY.as_secs())),
+    }
+}
+
+fn kept_bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    match bytes >= MIN_KEPT_BYTES {
+        true => Ok(bytes),
+        false => Err(format!("must be {} or more", human_bytes(MIN_KEPT_BYTES as f64))),
+    }
+}
+
+fn kept_for(text: &str) -> Result<Duration, String> {
+    let kept = parse_duration(text).map_err(|error| error.to_string())?;
+    match kept >= MIN_KEPT_FOR {
+        true => Ok(kept),
+        false => Err(format!("must be {} h or more", MIN_KEPT_FOR.as_secs() / 3600)),
     }
 }

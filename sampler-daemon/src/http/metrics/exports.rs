@@ -6,7 +6,7 @@ use crate::export::Counts;
 /// A metric of a destination: its name, kind, help and value.
 type Number = (&'static str, Kind, &'static str, fn(&Counts) -> u64);
 
-const NUMBERS: [Number; 5] = [
+const NUMBERS: [Number; 8] = [
     ("waiting_requests", Kind::Gauge, "Requests that wait", |of| of.waiting),
     ("waiting_bytes", Kind::Gauge, "Bytes of the requests that wait", |of| of.waiting_bytes),
     ("sent_bytes_total", Kind::Counter, "Bytes of the requests that were taken", |of| {
@@ -19,6 +19,16 @@ const NUMBERS: [Number; 5] = [
         "Profiles that a backend left out of requests that it took",
         |of| of.rejected_profiles,
     ),
+    ("kept_bytes", Kind::Gauge, "Bytes of this host's files in a folder", |of| of.kept_bytes),
+    (
+        "removed_files_total",
+        Kind::Counter,
+        "Files that were removed from a folder, to keep it within its bounds",
+        |of| of.removed_files,
+    ),
+    ("removed_bytes_total", Kind::Counter, "Bytes of the files that were removed", |of| {
+        of.removed_bytes
+    }),
 ];
 
 /// Writes the metrics; nothing if nothing is pushed.

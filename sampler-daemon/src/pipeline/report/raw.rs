@@ -53,6 +53,8 @@ pub struct Program {
     pub cgroup: String,
     /// Id or name of the container; empty outside of containers.
     pub container: String,
+    /// Name of the service in telemetry; empty if the program was not given one.
+    pub service: String,
 }
 
 /// A profile without names.
@@ -281,6 +283,7 @@ impl Worker {
                 comm: of.comm.clone(),
                 cgroup: of.origin.cgroup.clone(),
                 container: of.origin.container.clone(),
+                service: of.origin.service.clone(),
             }
         };
         processes.iter().map(program).collect()

@@ -22,6 +22,13 @@ pub(super) fn text(of: &Export) -> String {
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!(", {} {what}", grouped(count));
     }
+    if of.kept_bytes > 0 {
+        text += &format!(", {} kept", human_bytes(of.kept_bytes as f64));
+    }
+    if of.removed_files > 0 {
+        let bytes = human_bytes(of.removed_bytes as f64);
+        text += &format!(", {} old files removed, {bytes}", grouped(of.removed_files));
+    }
     if of.missed_ns > 0 {
         let missed = human_duration(Duration::from_nanos(of.missed_ns));
         text += &format!(", {missed} in no window");
@@ -47,6 +54,9 @@ pub(super) fn object(of: &Export) -> Value {
         "rejected_profiles": of.rejected_profiles,
         "last_error": Some(&of.last_error).filter(|error| !error.is_empty()),
         "missed_ns": of.missed_ns,
+        "kept_bytes": of.kept_bytes,
+        "removed_files": of.removed_files,
+        "removed_bytes": of.removed_bytes,
     })
 }
 

@@ -1,0 +1,114 @@
+//! A folder of Parquet files as a destination: the tables of `sampler_common::encode::tables`.
+//!
+//! ```text
+//! FOLDER/alloc/dt=2026-11-29/hour=13/HOST-20261129T131502.123456Z.parquet
+//! FOLDER/stacks/dt=2026-11-29/HOST-20261129T131502.123456Z.parquet
+//! ```
+//!
+//! The name of a file is that of its host and window, so that a window that is written again
+//! replaces itself. A thread writes: a file system that does not answer delays nothing but this
+//! destination.
+
+mod bounds;
+mod place;
+mod stamp;
+mod writer;
+
+use super::LONGEST;
+use super::back_off::BackOff;
+use super::outbox::{Attempt, Outbox, Waiting};
+use sampler_common::encode::push::Push;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+use writer::Writer;
+
+pub(super) use bounds::Kept;
+pub use bounds::{Bounds, MIN_KEPT_BYTES, MIN_KEPT_FOR};
+
+/// The pushes of a window.
+pub(super) struct Window {
+    pushes: Arc<[Push]>,
+    bytes: usize,
+}
+
+impl Window {
+    /// A window to be written; `None` without pushes.
+    pub(super) fn new(pushes: Arc<[Push]>) -> Option<Window> {
+        let bytes = pushes.iter().map(Push::bytes).sum();
+        (!pushes.is_empty()).then_some(Window { pushes, bytes })
+    }
+}
+
+impl Waiting for Window {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn profiles(&self) -> u64 {
+        self.pushes.len() as u64
+    }
+}
+
+/// A window to write, and where the result goes.
+type Job = (Arc<Window>, oneshot::Sender<Attempt>);
+
+/// Checks that files can be written to a folder.
+///
+/// # Errors
+/// One line, with the remedy.
+pub fn check(path: &Path) -> Result<(), String> {
+    place::Place::open(path).and_then(|place| place.check()).map_err(|error| {
+        let path = path.display();
+        format!("--export parquet:{path}: {error} (give a folder that samplerd can write to)")
+    })
+}
+
+/// Writes the windows of an outbox, without end.
+pub(super) async fn write(outbox: Arc<Outbox<Window>>, path: PathBuf, bounds: Bounds) {
+    // A thread that is in a system call without an end holds two windows, not more.
+    let (jobs, waiting) = mpsc::sync_channel::<Job>(1);
+    let writer = Writer::new(path.clone(), bounds, Arc::clone(outbox.kept()));
+    let thread = std::thread::Builder::new().name("export-files".into());
+    if let Err(error) = thread.spawn(move || work(writer, &waiting)) {
+        tracing::error!("export to {}: start a thread: {error}", path.display());
+    }
+    let mut back_off = BackOff::default();
+    loop {
+        let window = outbox.first().await;
+        let attempt = attempt(&jobs, window).await;
+        let failed = matches!(attempt, Attempt::Failed(_));
+        if let Attempt::Failed(why) | Attempt::Refused(why) = &attempt {
+            tracing::debug!("export to {}: {why}", path.display());
+        }
+        outbox.ended(attempt);
+        if failed {
+            sleep(back_off.next(None, fastrand::f64())).await;
+        } else {
+            back_off.reset();
+        }
+    }
+}
+
+/// Has a window written.
+async fn attempt(jobs: &mpsc::SyncSender<Job>, window: Arc<Window>) -> Attempt {
+    let late = || Attempt::Failed(format!("the folder took over {} s", LONGEST.as_secs()));
+    let (result, written) = oneshot::channel();
+    if let Err(mpsc::TrySendError::Full(_)) = jobs.try_send((window, result)) {
+        return late();
+    }
+    match timeout(LONGEST, written).await {
+        Ok(Ok(attempt)) => attempt,
+        Ok(Err(_)) => Attempt::Failed("the thread that writes has ended".into()),
+        Err(_) => late(),
+    }
+}
+
+/// Writes window after window, until nobody sends any more.
+fn work(mut writer: Writer, jobs: &mpsc::Receiver<Job>) {
+    while let Ok((window, result)) = jobs.recv() {
+        // The attempt may be over, but not the window: it is written again, and has the same name.
+        let _ = result.send(writer.write(&window.pushes));
+    }
+}
