@@ -14,6 +14,7 @@ pub mod collector;
 pub mod daemon;
 pub mod docs;
 pub mod exposition;
+pub mod fleet;
 pub mod http;
 pub mod inject;
 pub mod machine;

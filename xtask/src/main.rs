@@ -8,6 +8,7 @@ mod book;
 mod check;
 mod demo;
 mod ebpf;
+mod fleet;
 mod licences;
 mod linker;
 mod notices;

@@ -151,6 +151,11 @@ const TEST: [Need; 38] = [
     need("postgresql", "/usr/lib/postgresql/15/bin/initdb", "a program to inject"),
     need("procps", "kill", "sends signals"),
     need("python3", "/usr/bin/python3", "a program to profile, and a generic client"),
+    need(
+        "python3-venv",
+        "/usr/share/doc/python3-venv/copyright",
+        "makes an environment for SQL engines",
+    ),
     need("redis-server", "/usr/bin/redis-server", "a program to profile"),
     need("redis-tools", "/usr/bin/redis-benchmark", "lets redis-server work"),
     need("ruby", "ruby", "a runtime that generates code"),

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use crate::steps::Steps;
 use crate::targets::{self, TestProgram};
 use crate::workspace::Workspace;
-use crate::{check, ebpf, package, packages, preload, pythons, simulate};
+use crate::{check, ebpf, fleet, package, packages, preload, pythons, simulate};
 
 /// Number of slowest end-to-end files that are printed.
 const SLOWEST_PRINTED: usize = 12;
@@ -25,6 +25,7 @@ const LANES: usize = 2;
 /// of the machine, so such files run alone.
 const BESIDE_ANOTHER: &[&str] = &[
     "export",
+    "fleet",
     "strategies",
     "truth",
     "estimators",
@@ -71,6 +72,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     let mut steps = Steps::default();
     steps.time("packages", || packages::ensure(&packages::all(selection.long)))?;
     steps.time("pythons", || pythons::ensure(workspace))?;
+    steps.time("SQL engines", || fleet::ensure(workspace))?;
     steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
     steps.cargo(workspace, "build", &["build", "--release", "--bins"])?;
     steps.time("build-preload", || preload::build(workspace))?;
