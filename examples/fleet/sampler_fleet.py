@@ -6,7 +6,8 @@
     sampler_fleet.py FOLDER builds --where "dt = '2026-11-29'"
     sampler_fleet.py FOLDER folded > out.folded    # for flamegraph.pl, inferno or speedscope
 
-Needs the Python package `duckdb`, or `chdb` with `--engine clickhouse`.
+Needs the Python package `duckdb`. With --engine: `chdb` for clickhouse, `pyspark` (and a Java
+runtime) for spark, `datafusion` for datafusion.
 """
 
 import argparse
@@ -67,7 +68,49 @@ class ClickHouse:
         return json.loads(self.session.query(text, "JSON").bytes())["data"]
 
 
-ENGINES = {"duckdb": DuckDb, "clickhouse": ClickHouse}
+class Spark:
+    """Spark: two executors on this machine, or the cluster of $SPARK_MASTER."""
+
+    views = "spark.sql"
+
+    def __init__(self):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        from pyspark.sql import SparkSession
+
+        master = os.environ.get("SPARK_MASTER", "local-cluster[2,1,1024]")
+        builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+        if master.startswith("local"):
+            builder.config("spark.driver.bindAddress", "127.0.0.1")
+            builder.config("spark.sql.shuffle.partitions", "4")
+        self.session = builder.getOrCreate()
+        self.session.sparkContext.setLogLevel("ERROR")
+
+    def run(self, text):
+        self.session.sql(text)
+
+    def rows(self, text):
+        return [row.asDict() for row in self.session.sql(text).collect()]
+
+
+class DataFusion:
+    """DataFusion in this process."""
+
+    views = "datafusion.sql"
+
+    def __init__(self):
+        from datafusion import SessionContext
+
+        self.context = SessionContext()
+
+    def run(self, text):
+        self.context.sql(text)
+
+    def rows(self, text):
+        return self.context.sql(text).to_pylist()
+
+
+ENGINES = {"duckdb": DuckDb, "clickhouse": ClickHouse, "spark": Spark, "datafusion": DataFusion}
+PACKAGES = {"duckdb": "duckdb", "clickhouse": "chdb", "spark": "pyspark", "datafusion": "datafusion"}
 
 
 def human(name, value, in_percent):
@@ -138,7 +181,8 @@ def main():
     try:
         engine = ENGINES[arguments.engine]()
     except ImportError as error:
-        sys.exit(f"--engine {arguments.engine}: {error} (python3 -m pip install duckdb chdb)")
+        package = PACKAGES[arguments.engine]
+        sys.exit(f"--engine {arguments.engine}: {error} (python3 -m pip install {package})")
     for text in texts(sql / engine.views, arguments.where):
         # With --no-live nothing is known of held memory, and only `growth` asks for it.
         if "live" in text and not pathlib.Path("live").is_dir():

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The engines that `cargo xtask test` installs.
+/// The engines that `cargo xtask test` installs. `--long` installs Spark, too.
 pub const ENGINES: [&str; 2] = ["duckdb", "clickhouse"];
 
 /// A row of an answer, by column.

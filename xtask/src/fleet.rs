@@ -12,14 +12,24 @@ use crate::workspace::Workspace;
 
 /// The engines, at the releases that this project is tested with. chdb is ClickHouse as a library.
 const PACKAGES: [&str; 2] = ["duckdb==2.0.1", "chdb==4.4.0"];
+/// Spark, which is large and starts slowly.
+const LONG: &str = "pyspark==4.3.0";
 
 /// Installs the engines if they are not there yet. Engines that cannot be had are named, and the
 /// tests name them again.
 ///
 /// # Errors
 /// If what an interrupted run left cannot be removed.
-pub(crate) fn ensure(workspace: &Workspace) -> Result<()> {
+pub(crate) fn ensure(workspace: &Workspace, is_long: bool) -> Result<()> {
     let folder = workspace.target.join("fleet");
+    make(workspace, &folder)?;
+    if is_long && let Err(error) = pip(&folder, &[LONG]) {
+        eprintln!("NOT TESTED: {LONG} cannot be had: {error:#}");
+    }
+    Ok(())
+}
+
+fn make(workspace: &Workspace, folder: &Path) -> Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
@@ -27,7 +37,7 @@ pub(crate) fn ensure(workspace: &Workspace) -> Result<()> {
     if unfinished.is_dir() {
         fs::remove_dir_all(&unfinished).context("remove what an interrupted run left")?;
     }
-    if let Err(error) = install(&unfinished, &folder) {
+    if let Err(error) = install(&unfinished, folder) {
         eprintln!("NOT TESTED: {} cannot be had: {error:#}", PACKAGES.join(" and "));
     }
     Ok(())
@@ -38,10 +48,15 @@ fn install(unfinished: &Path, folder: &Path) -> Result<()> {
         "make a virtual environment",
         Command::new("python3").args(["-m", "venv"]).arg(unfinished),
     )?;
-    let mut pip = Command::new(unfinished.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES);
-    step::run(&format!("install {}", PACKAGES.join(" and ")), &mut pip)?;
+    pip(unfinished, &PACKAGES)?;
     // The folder gets its name last, so that an interrupted installation is repeated. `bin/python`
     // finds its packages by its own place.
     fs::rename(unfinished, folder).with_context(|| format!("make {}", folder.display()))
+}
+
+/// Installs packages. Packages that are there already stay as they are.
+fn pip(folder: &Path, packages: &[&str]) -> Result<()> {
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
+    step::run(&format!("install {}", packages.join(" and ")), &mut pip)
 }

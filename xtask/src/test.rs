@@ -72,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     let mut steps = Steps::default();
     steps.time("packages", || packages::ensure(&packages::all(selection.long)))?;
     steps.time("pythons", || pythons::ensure(workspace))?;
-    steps.time("SQL engines", || fleet::ensure(workspace))?;
+    steps.time("SQL engines", || fleet::ensure(workspace, selection.long))?;
     steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
     steps.cargo(workspace, "build", &["build", "--release", "--bins"])?;
     steps.time("build-preload", || preload::build(workspace))?;
