@@ -1,11 +1,15 @@
 //! SQL engines on folders of Parquet files, asked through `examples/fleet/sampler_fleet.py`.
 
 use crate::build;
-use crate::child::finish;
+use crate::child::finish_within;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
+
+/// How long an engine may take. Spark takes half a minute to start.
+const DEADLINE: Duration = Duration::from_secs(400);
 
 /// The engines that `cargo xtask test` installs. `--long` installs Spark, too.
 pub const ENGINES: [&str; 2] = ["duckdb", "clickhouse"];
@@ -28,7 +32,7 @@ pub fn script(python: &Path, folder: &Path, arguments: &[&str]) -> Result<String
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/fleet/sampler_fleet.py");
     let mut command = Command::new(python);
     command.env("PYTHONDONTWRITEBYTECODE", "1").arg(script).arg(folder).args(arguments);
-    let finished = finish(&mut command)?.success("sampler_fleet.py")?;
+    let finished = finish_within(&mut command, DEADLINE)?.success("sampler_fleet.py")?;
     String::from_utf8(finished.stdout).context("read the answer")
 }
 
