@@ -10,6 +10,7 @@ mod functions;
 mod merged;
 mod startup;
 
+pub use allocator::interposed;
 pub(crate) use allocator::{entry_pattern, is_entry};
 pub use chosen::used;
 pub use frame::{Frame, leaf_first, own_frame};

@@ -46,7 +46,8 @@ impl Injector {
         &self.helper
     }
 
-    /// Injects the sampler into a process. Returns one line on what was done.
+    /// Injects the sampler into a process. Returns for how long the process stood still. The log has
+    /// the rest, for `RUST_LOG=debug`.
     ///
     /// # Errors
     /// One line: why the process is left alone, or what failed.
@@ -56,7 +57,8 @@ impl Injector {
         let done = run(command.args(["--interval", &interval_bytes.to_string()]))?;
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
         images.extend(image_file(pid));
-        Ok(done)
+        tracing::debug!(pid, "{done}");
+        Ok(pause(&done))
     }
 
     /// Ejects all injected images, also from processes that were forked later. Each result is
@@ -79,7 +81,10 @@ impl Injector {
 
     fn eject(&self, pid: u32) {
         match run(&mut self.command("eject", pid)) {
-            Ok(line) => tracing::info!(pid, "the sampler is out: {line}"),
+            Ok(line) => {
+                tracing::debug!(pid, "{line}");
+                tracing::info!(pid, "the sampler is out: {}", pause(&line));
+            }
             Err(_) if image_file(pid).is_none() => {}
             Err(why) => {
                 tracing::warn!(
@@ -105,10 +110,19 @@ impl Injector {
     }
 }
 
-/// The memory file of the image in a process; `None`: the process has no image, or has ended.
+/// For how long the process stood still, in words, from the line of the program.
+fn pause(line: &str) -> String {
+    let mut figures = line.split(' ').filter_map(|word| word.strip_prefix("stopped_us="));
+    figures
+        .next()
+        .map_or_else(|| line.to_owned(), |us| format!("the process stood still for {us} µs"))
+}
+
+/// The memory file of the image in a process; `None`: the process has no image, or has ended. The
+/// process that reads names maps the file too, but not to execute it.
 fn image_file(pid: u32) -> Option<ImageFile> {
     let mappings = mappings::read_some(pid).ok()?;
-    let is_image = |of: &&mappings::Mapping| matches!(&of.backing, Backing::File(path) if path == injected::PATH);
+    let is_image = |of: &&mappings::Mapping| matches!(&of.backing, Backing::File(path) if path == injected::PATH && of.executable);
     mappings.iter().find(is_image).map(|of| (of.device, of.inode))
 }
 

@@ -89,7 +89,7 @@ fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
     (FLAGS, flags, read(&path)?).hash(&mut hasher);
     read(&Path::new(SOURCES).join("protocol.h"))?.hash(&mut hasher);
     parts(&path.with_extension(""))?.hash(&mut hasher);
-    let stem = source.split('.').next().unwrap_or(source);
+    let stem = path.file_stem().unwrap_or_default().display();
     once(&format!("{stem}-{:016x}", hasher.finish()), |_, program| {
         let mut command = Command::new(compiler);
         command.args(FLAGS).args(flags.iter().filter(|flag| **flag != MUSL));

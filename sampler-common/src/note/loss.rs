@@ -30,6 +30,8 @@ pub enum Loss {
     UnmappedCode(f64),
     /// Share of bytes with stacks through code without unwind information.
     GuessedFrames(f64),
+    /// Share of bytes with stacks that end at code without unwind information.
+    CutStacks(f64),
     /// Share of bytes without a stack, because their process had used its share of the stack table.
     StackTableFull(f64),
     /// Files whose names or lines could not be read.
@@ -96,7 +98,12 @@ impl fmt::Display for Loss {
             ),
             Loss::GuessedFrames(share) => write!(
                 f,
-                "{:.0} % of bytes have stacks through code without unwind information: frames may be missing (Java keeps frame pointers with -XX:+PreserveFramePointer)",
+                "{:.0} % of bytes have stacks through code without unwind information: frames may be missing, unless this code keeps frame pointers (node does, Java does with -XX:+PreserveFramePointer)",
+                100.0 * share
+            ),
+            Loss::CutStacks(share) => write!(
+                f,
+                "{:.0} % of bytes have stacks that end early, at code without unwind information or frame pointers: [no unwind information] (start Java with -XX:+PreserveFramePointer)",
                 100.0 * share
             ),
             Loss::StackTableFull(share) => write!(

@@ -52,7 +52,7 @@ impl fmt::Display for Names {
                 if let Some(more) = files.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
                     write!(f, " and {}", modules(more).replace("module", "more module"))?;
                 }
-                f.write_str("; samplerd --debuginfod URLS asks a server for them")
+                f.write_str("; install their debug symbols (Debian: -dbgsym packages), or give samplerd --debuginfod URLS")
             }
             Names::Generated(of) => of.fmt(f),
         }
@@ -74,9 +74,9 @@ mod tests {
         let file = |name: &str| (name.to_owned(), "ab12".to_owned());
         assert_eq!(
             Names::Unasked(vec![file("a.so")]).to_string(),
-            "functions without names: a.so (build id ab12); samplerd --debuginfod URLS asks a server for them"
+            "functions without names: a.so (build id ab12); install their debug symbols (Debian: -dbgsym packages), or give samplerd --debuginfod URLS"
         );
         let many = Names::Unasked(vec![file("a"); 6]).to_string();
-        assert!(many.contains("a (build id ab12) and 2 more modules; samplerd"), "{many}");
+        assert!(many.contains("a (build id ab12) and 2 more modules; install"), "{many}");
     }
 }

@@ -54,6 +54,16 @@ pub(crate) fn is_entry(function: &str) -> bool {
     ENTRIES.contains(&plain)
 }
 
+/// The function that a program has called, if the function of this name is the in-process sampler's
+/// part of it: `malloc` for `__sampler_preload_malloc`.
+pub fn interposed(function: &str) -> Option<&str> {
+    match function.strip_prefix(PRELOADED)? {
+        name if name.starts_with("new") => Some("operator new"),
+        name if name.starts_with("delete") => Some("operator delete"),
+        name => Some(name),
+    }
+}
+
 /// The functions of [`is_entry`] as a regular expression of whole names without parameters.
 /// `go tool pprof` compares names in this form.
 pub(crate) fn entry_pattern() -> String {
@@ -64,7 +74,20 @@ pub(crate) fn entry_pattern() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::is_entry;
+    use super::{interposed, is_entry};
+
+    #[test]
+    fn the_sampler_s_functions_have_the_names_that_programs_call() {
+        for (name, called) in [
+            ("__sampler_preload_malloc", Some("malloc")),
+            ("__sampler_preload_new_told", Some("operator new")),
+            ("__sampler_preload_delete_injected", Some("operator delete")),
+            ("malloc", None),
+        ] {
+            assert_eq!(interposed(name), called, "{name}");
+            assert!(called.is_none_or(|called| called == "operator delete" || is_entry(called)));
+        }
+    }
 
     #[test]
     fn entry_functions_of_allocators_are_recognized() {

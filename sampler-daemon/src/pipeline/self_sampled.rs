@@ -46,7 +46,9 @@ impl Worker {
                 _ => links.attach_shared_sampler(kernel, &sampler)?,
             }
             let path = &sampler.allocator.path;
-            tracing::info!(pid = profiled.pid, path, "samples by itself (otel_memory)");
+            if sampler.source() != SampleSource::Injected {
+                tracing::info!(pid = profiled.pid, path, "samples by itself (otel_memory)");
+            }
             record.allocators.push(sampler.allocator.title());
             profiled.allocators.push(sampler.allocator);
         }

@@ -9,6 +9,7 @@ mod debug_data;
 pub(crate) mod debug_file;
 mod demangled;
 pub(crate) mod elf;
+mod given_name;
 mod plt;
 pub mod symbolizer;
 #[cfg(test)]

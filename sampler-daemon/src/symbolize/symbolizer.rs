@@ -1,9 +1,10 @@
 //! Symbolizes frames of modules whose process may be gone.
 
+use super::given_name;
 use super::vdso::Vdso;
 use crate::unwind::{GeneratedCode, Module, ModuleId, ModuleKind};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sampler_common::profile::Line;
+use sampler_common::profile::{Line, interposed};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
@@ -131,7 +132,11 @@ impl<R: Reader> Symbolizer<R> {
                         code.refresh();
                         refreshed.push(module.id);
                     }
-                    named(code.name(*offset, *naming).as_ref(), module, *offset)
+                    let name = code.name(*offset, *naming);
+                    name.map_or_else(
+                        || nameless(module, *offset),
+                        |name| Arc::from([given_name::line(&name)]),
+                    )
                 }
                 ModuleKind::Python(lines) => match lines.line(*offset) {
                     Some(line) => Arc::from([line]),
@@ -203,7 +208,7 @@ impl<R: Reader> Symbolizer<R> {
         for (offset, answer) in offsets.into_iter().zip(answers) {
             bytes += answer.iter().flatten().map(size).sum::<usize>();
             let answer = answer.filter(|_| bytes <= MAX_FILE_BYTES);
-            let lines = answer.map_or_else(|| nameless(module, offset), Arc::from);
+            let lines = answer.map_or_else(|| nameless(module, offset), as_called);
             self.locations.insert((module.id, offset), lines);
         }
         self.bytes += bytes.min(MAX_FILE_BYTES);
@@ -251,6 +256,17 @@ pub(crate) fn unnamed_code(
         }
     }
     unnamed
+}
+
+/// The lines of a location. Functions of the in-process sampler have the names that the program
+/// calls.
+fn as_called(mut lines: Vec<Line>) -> Arc<[Line]> {
+    for line in &mut lines {
+        if let Some(called) = interposed(&line.function) {
+            line.function = called.to_owned();
+        }
+    }
+    Arc::from(lines)
 }
 
 /// Bytes of a line's texts.

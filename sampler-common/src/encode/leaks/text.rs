@@ -27,6 +27,11 @@ const MIN_SAMPLES: u64 = 10;
 const LIBRARIES: [&str; 8] =
     ["std::", "__gnu_cxx::", "void std::", "alloc::", "core::", "<alloc::", "<core::", "<std::"];
 
+/// Folders of the sources of standard libraries.
+const LIBRARY_FOLDERS: [&str; 3] = ["/rustc/", "/rustlib/src/rust/library/", "/include/c++/"];
+/// Ends of files of programs in Python and JavaScript. node's own files have none.
+const SCRIPTS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".mts"];
+
 /// The text in `width` columns, with at most `rows` stacks that grow.
 pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
     let width = width.max(MIN_WIDTH);
@@ -98,14 +103,17 @@ pub fn answer(of: &Leaks) -> String {
 
 /// The function that a person looks for, with its line.
 ///
-/// For a Python program the site is the innermost Python function. Else it is the first function
-/// from the leaf that is neither an allocator's nor a standard library's.
+/// In Python and JavaScript the site is the innermost function of the program's own language. Else
+/// it is the first function from the leaf that is neither an allocator's nor a standard library's.
 pub fn site(frames: &[Line]) -> String {
     let own = || frames.iter().rev().filter(|line| !is_entry(&line.function));
-    let is_library = |line: &&Line| LIBRARIES.iter().any(|of| line.function.starts_with(of));
-    let python = own().find(|line| line.file.ends_with(".py"));
+    let is_library = |line: &&Line| {
+        LIBRARIES.iter().any(|of| line.function.starts_with(of))
+            || LIBRARY_FOLDERS.iter().any(|of| line.file.contains(of))
+    };
+    let script = own().find(|line| SCRIPTS.iter().any(|end| line.file.ends_with(end)));
     let native = || own().find(|line| !is_library(line)).or_else(|| own().next());
-    let Some(line) = python.or_else(native) else {
+    let Some(line) = script.or_else(native) else {
         return crate::encode::NO_STACK.to_owned();
     };
     let (function, place) = (name::shown(&line.function), place(line));

@@ -121,14 +121,14 @@ impl FunctionSum {
 }
 
 impl<'a> Frame<'a> {
-    /// The function's name; for `path+0xoffset` the path without directories.
+    /// The function's name. A path in front of an offset loses its directories.
     pub fn name(self) -> Cow<'a, str> {
         let function = &self.line.function;
         if !self.is_offset() {
             return name::shown(function);
         }
-        let base = base_name(self.module);
-        name::shown(&function[self.module.rfind(base).unwrap_or(0)..])
+        let start = function.rfind('/').map_or(0, |slash| slash + 1);
+        name::shown(&function[start..])
     }
 
     /// `file.c:12` without directories; the module if the source is unknown and the name does not
@@ -145,9 +145,11 @@ impl<'a> Frame<'a> {
         if place.is_empty() { place } else { name::shown(&place).into_owned() }
     }
 
-    /// Whether no symbol covers the frame: the name is `path+0xoffset`.
+    /// Whether no symbol covers the frame: the name is `file+0xoffset`, or `path+0xoffset`.
     fn is_offset(self) -> bool {
-        let rest = self.line.function.strip_prefix(self.module);
+        let function = &self.line.function;
+        let rest = function.strip_prefix(self.module);
+        let rest = rest.or_else(|| function.strip_prefix(base_name(self.module)));
         rest.is_some_and(|rest| rest.starts_with("+0x"))
     }
 }

@@ -5,7 +5,7 @@ use super::{Page, plural};
 use crate::encode::name;
 use crate::encode::name::base_name;
 use crate::estimate::{Estimator, plus_minus};
-use crate::profile::{FunctionSum, Lost, Mapping, Profile};
+use crate::profile::{FunctionSum, Lost, Profile};
 use crate::sampling::Strategy;
 use crate::source::SourceGroup;
 use crate::units::{grouped, human_bytes};
@@ -42,26 +42,27 @@ pub(super) fn write(
     Ok(())
 }
 
-/// What would give names to code that is shown by its offset, for the file of the first such
-/// function.
+/// What would give names to code that is shown by its offset, for the first such file without a
+/// build id. samplerd says what names the others.
 fn unnamed(profile: &Profile, functions: &[FunctionSum]) -> Option<String> {
     // Names in brackets are of no file: generated code has a note of its own.
     let unnamed =
         functions.iter().filter(|of| of.frame().is_offset() && !of.module.starts_with('['));
-    let modules: BTreeSet<&str> = unnamed.clone().map(|of| of.module.as_str()).collect();
-    let module = unnamed.clone().next()?.module.as_str();
-    let remedy = match profile.mappings.iter().find(|of| of.path == module) {
-        Some(Mapping { build_id, .. }) if !build_id.is_empty() => format!(
-            "install its debug symbols (Debian: the -dbgsym package, Fedora: debuginfo-install; build id {build_id})"
-        ),
-        _ => "the file has no build id (install or build it with symbols)".to_owned(),
+    let has_no_id = |module: &str| {
+        profile.mappings.iter().any(|of| of.path == module && of.build_id.is_empty())
     };
+    let modules: BTreeSet<&str> =
+        unnamed.map(|of| of.module.as_str()).filter(|module| has_no_id(module)).collect();
+    let module = modules.first()?;
     let more = match modules.len() - 1 {
         0 => String::new(),
         1 => "; 1 more file has none either".to_owned(),
         more => format!("; {more} more files have none either"),
     };
-    let note = format!("{}+0x… has no name: {remedy}{more}", base_name(module));
+    let note = format!(
+        "{}+0x… has no name: the file has no build id (install or build it with symbols){more}",
+        base_name(module)
+    );
     Some(name::shown(&note).into_owned())
 }
 
@@ -78,7 +79,9 @@ fn method(profile: &Profile) -> Option<String> {
     if profile.estimator != Estimator::default() {
         parts.push(format!("estimator {}", profile.estimator.name()));
     }
-    if profile.strategies.iter().any(|of| *of != Strategy::Geometric) {
+    // `source` says who samples where the strategy is not samplerd's.
+    let usual = [Strategy::Geometric, Strategy::External];
+    if profile.strategies.iter().any(|of| !usual.contains(of)) {
         parts.push(format!("strategy {names}"));
     }
     (!parts.is_empty()).then(|| parts.join(", "))

@@ -11,8 +11,12 @@ use sampler_common::profile::Kind;
 const MIN_SHARE: f64 = 0.01;
 
 /// Notes at the root of a stack with missing frames.
-const ROOTS: [stacks::Note; 3] =
-    [stacks::Note::Unmapped, stacks::Note::Guessed, stacks::Note::TableFull];
+const ROOTS: [stacks::Note; 4] = [
+    stacks::Note::Unmapped,
+    stacks::Note::Guessed,
+    stacks::Note::NoUnwindInformation,
+    stacks::Note::TableFull,
+];
 
 impl Worker {
     /// Notes on the stacks of these rows.
@@ -32,9 +36,10 @@ impl Worker {
             }
         }
         let shares = parts.map(|part| (part > MIN_SHARE * total).then_some(part / total));
-        let [unmapped, guessed, full] = shares;
+        let [unmapped, guessed, cut, full] = shares;
         let unmapped = unmapped.map(Loss::UnmappedCode);
         let lost = unmapped.into_iter().chain(guessed.map(Loss::GuessedFrames));
+        let lost = lost.chain(cut.map(Loss::CutStacks));
         lost.chain(full.map(Loss::StackTableFull)).map(Note::Loss)
     }
 }
