@@ -3,10 +3,12 @@
 //! A command of a code block is run with `--help` at its end: the program checks all that comes
 //! before, and does nothing. A command in the text may have placeholders, so its verb and the names
 //! of its options are looked up in the program's help.
+//!
+//! `docs/options.md` has the help of every program and verb. `cargo xtask commands` writes it.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::build;
 use sampler_tests::child::finish;
+use sampler_tests::{build, docs};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +25,7 @@ const MIN_COMMANDS: usize = 20;
 fn pages() -> Result<Vec<(PathBuf, String)>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut paths = vec![root.join("README.md"), root.join("CHANGELOG.md")];
-    for folder in ["docs", "docs/fleet", "examples"] {
+    for folder in ["docs", "docs/fleet", "docs/guide", "examples"] {
         let entries = fs::read_dir(root.join(folder)).with_context(|| folder.to_owned())?;
         let files = entries.flatten().map(|entry| entry.path());
         paths.extend(files.filter(|path| path.extension().is_some_and(|of| of == "md")));
@@ -148,6 +150,43 @@ fn verbs_and_options_in_the_text_exist() -> Result<()> {
         }
     }
     ensure!(checked >= MIN_COMMANDS, "only {checked} commands were found");
+    Ok(())
+}
+
+/// What a program prints with `--help`, in 80 columns.
+fn help_of(words: &[&str]) -> Result<String> {
+    let mut command = Command::new(build::program(words[0])?);
+    command.args(&words[1..]).arg("--help").env("COLUMNS", "80");
+    let help = String::from_utf8(finish(&mut command)?.success(words[0])?.stdout)?;
+    Ok(help.lines().map(|line| format!("{}\n", line.trim_end())).collect())
+}
+
+/// The page of all options.
+fn options() -> Result<String> {
+    let all = help_of(&["sampler"])?;
+    let (_, verbs) = all.split_once("\nCommands:\n").context("sampler has no commands")?;
+    let names = verbs.lines().take_while(|line| !line.is_empty());
+    let names = names.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let mut page = String::from(
+        "# Options\n\nThis page is what the programs print with `--help`. `cargo xtask commands` writes it. [commands.md](commands.md) explains the most used commands.\n",
+    );
+    let verbs =
+        names.filter(|name| !matches!(*name, "" | "help")).map(|name| vec!["sampler", name]);
+    for words in [vec!["samplerd"], vec!["sampler"]].into_iter().chain(verbs) {
+        page += &format!("\n## {}\n\n```text\n{}```\n", words.join(" "), help_of(&words)?);
+    }
+    Ok(page)
+}
+
+#[test]
+fn the_page_of_options_is_what_the_programs_print() -> Result<()> {
+    let (page, path) = (options()?, docs::directory().join("options.md"));
+    ensure!(page.matches("\n## ").count() > 10, "verbs are missing:\n{page}");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &page).with_context(|| path.display().to_string())?;
+    }
+    let is = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    ensure!(is == page, "docs/options.md is out of date (cargo xtask commands writes it)");
     Ok(())
 }
 

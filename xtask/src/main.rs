@@ -6,6 +6,7 @@
 mod bench;
 mod book;
 mod check;
+mod commands;
 mod demo;
 mod ebpf;
 mod fleet;
@@ -88,6 +89,8 @@ enum Verb {
     Prologues,
     /// Make a site of the documentation, by mdBook
     Book,
+    /// Write docs/options.md: what the programs print with --help
+    Commands,
     /// Make the Debian package
     Package {
         /// Install, upgrade and remove it in a Debian made for that, with systemd (as root; fetches 60 MB)
@@ -194,6 +197,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Demo => demo::run(&workspace),
         Verb::Book => book::build(&workspace),
+        Verb::Commands => commands::write(&workspace),
         Verb::BuildPreload => preload::build(&workspace).map(drop),
         Verb::Package { test: false } => package::build(&workspace),
         Verb::Package { test: true } => package::test(&workspace),

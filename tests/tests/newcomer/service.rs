@@ -15,6 +15,8 @@ pub(crate) struct Service {
     pub(crate) function: &'static str,
     /// Text of the line that allocates what is kept.
     pub(crate) line: &'static str,
+    /// Whether the table of functions, which is short, has the function, too.
+    pub(crate) is_in_table: bool,
     /// How it is started; `None` for a program that is compiled.
     pub(crate) interpreter: Option<&'static str>,
 }

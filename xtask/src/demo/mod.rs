@@ -17,18 +17,24 @@ use serde_json::Value;
 use self::scratch::{Running, Scratch, Watchdog, wait};
 use self::workload::Workload;
 use crate::workspace::Workspace;
-use crate::{ebpf, packages, step};
+use crate::{ebpf, packages, preload, step};
 
-/// Mean bytes between samples. It is far smaller than the default, to show much after a few
-/// seconds.
-const INTERVAL: &str = "64KiB";
-/// Number of samples that gives useful confidence intervals.
-const SAMPLES_ENOUGH: u64 = 5_000;
+/// Mean bytes between samples. It is smaller than the default, to show much after a few seconds.
+const INTERVAL: &str = "256KiB";
 const READY_DEADLINE: Duration = Duration::from_secs(30);
-const SAMPLES_DEADLINE: Duration = Duration::from_secs(60);
+const LEAKS_DEADLINE: Duration = Duration::from_secs(60);
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
 /// Number of lines of the daemon's log that an error shows.
 const LOG_LINES: usize = 6;
+
+/// What a person may type next.
+const NEXT: &str = "\
+Now your own program, in the same way:
+  target/release/samplerd --pid PID --inject --web 127.0.0.1:8080
+  target/release/sampler leaks                 which code holds more and more
+  target/release/sampler profile --kind live   which code holds memory now
+  target/release/sampler top                   the same, live
+docs/guide.md goes on from here.";
 
 /// Sets up, builds, starts a program, profiles it, and stops everything.
 ///
@@ -39,14 +45,16 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     packages::ensure(&packages::BUILD)?;
     ebpf::build(workspace, false, false)?;
     step::run("build", workspace.cargo().args(["build", "--release", "--bins"]))?;
+    preload::build(workspace)?;
 
-    let (what, child) = Workload::choose().start(workspace)?;
+    let workload = Workload::choose();
+    let (what, child) = workload.start(workspace)?;
     let mut program = Running::new("the program", child);
-    eprintln!("==> a program that grows, pid {}: {what}", program.child.id());
+    eprintln!("==> a service that leaks, pid {}: {what}", program.child.id());
     let scratch = Scratch::create()?;
     let mut daemon = Daemon::start(workspace, program.child.id(), scratch.path())?;
     let watchdog = Watchdog::start(daemon.process.child.id(), scratch.path())?;
-    let result = show(workspace, &mut daemon, &mut program);
+    let result = show(workspace, &mut daemon, &mut program, workload.leaks());
     let result = result.map_err(|error| anyhow!("{error:#}\n{}", daemon.log()));
     let stopped = daemon.process.terminate(STOP_DEADLINE);
     drop(program);
@@ -57,37 +65,33 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     if !status.success() {
         bail!("samplerd ended with {status} after SIGTERM");
     }
-    eprintln!("==> stopped the daemon and the program");
+    eprintln!("==> stopped samplerd, which took its sampler out, and the service");
+    eprintln!("{NEXT}");
     Ok(())
 }
 
-/// Waits for enough samples, then shows and writes the profile.
-fn show(workspace: &Workspace, daemon: &mut Daemon, program: &mut Running) -> Result<()> {
+/// Waits until all leaks are known, then shows them, and draws what is held.
+fn show(
+    workspace: &Workspace,
+    daemon: &mut Daemon,
+    program: &mut Running,
+    leaks: &[&str],
+) -> Result<()> {
     let address = daemon.wait_until_ready()?;
-    eprintln!("==> attached; waiting for {SAMPLES_ENOUGH} samples");
+    eprintln!("==> attached; waiting until samplerd is sure of {}", leaks.join(" and "));
     let client = Client { program: release(workspace, "sampler"), address };
-    wait(&format!("{SAMPLES_ENOUGH} samples"), SAMPLES_DEADLINE, || {
+    wait("the leaks are known", LEAKS_DEADLINE, || {
         if let Some(status) = program.ended()? {
             bail!("the program ended early with {status}");
         }
-        Ok((client.samples()? >= SAMPLES_ENOUGH).then_some(()))
+        client.knows(leaks).map(|knows| knows.then_some(()))
     })?;
-
-    let live = ["profile", "--kind", "live"];
-    let top = [&live[..], &["--top", "20"]].concat();
-    eprintln!("==> sampler {}", top.join(" "));
-    let status = client.command(&top).status().context("start sampler")?;
-    if !status.success() {
-        bail!("sampler profile ended with {status}");
-    }
-    let folded = workspace.target.join("demo.folded");
-    let mut command = client.command(&live);
-    step::output(command.args(["--format", "folded", "-o"]).arg(&folded))?;
-    let text = fs::read_to_string(&folded).with_context(|| format!("read {}", folded.display()))?;
-    if text.is_empty() {
-        bail!("{} is empty", folded.display());
-    }
-    eprintln!("==> {} stacks for a flame graph in {}", text.lines().count(), folded.display());
+    client.print(&["leaks", "--top", "2"])?;
+    client.print(&["profile", "--kind", "live", "--top", "8"])?;
+    let picture = workspace.target.join("demo.svg");
+    let path = picture.to_string_lossy();
+    client.print(&["flamegraph", "--kind", "live", "-o", &path])?;
+    eprintln!("==> open {path} in a browser");
     Ok(())
 }
 
@@ -107,8 +111,15 @@ impl Daemon {
         let log = scratch.join("log");
         let listen = format!("unix:{}", scratch.join("socket").display());
         let mut command = Command::new(release(workspace, "samplerd"));
-        command.args(["--pid", &pid.to_string(), "--interval", INTERVAL, "--listen", &listen]);
-        eprintln!("==> samplerd --pid {pid} --interval {INTERVAL} --listen {listen}");
+        let pid = pid.to_string();
+        let mut arguments = vec!["--pid", &pid, "--interval", INTERVAL, "--listen", &listen];
+        if can_inject() {
+            arguments.insert(2, "--inject");
+        } else {
+            eprintln!("==> this kernel is older than 6.10: uprobes instead of --inject");
+        }
+        eprintln!("==> samplerd {}", arguments.join(" "));
+        command.args(arguments);
         let errors = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let mut child = command
             .stdin(Stdio::null())
@@ -141,6 +152,13 @@ impl Daemon {
     }
 }
 
+/// Whether the kernel has what `--inject` needs: Linux 6.10.
+fn can_inject() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(10))
+}
+
 /// Receives a child's output line by line, without blocking the reader.
 fn lines(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
@@ -169,11 +187,27 @@ impl Client {
         command
     }
 
-    /// Number of samples in the live profile.
-    fn samples(&self) -> Result<u64> {
-        let mut command = self.command(&["profile", "--kind", "live", "--format", "json"]);
-        let profile: Value =
-            serde_json::from_str(&step::output(&mut command)?).context("parse the json profile")?;
-        profile["samples"].as_u64().context("the json profile has no number `samples`")
+    /// Prints a command and its answer.
+    fn print(&self, arguments: &[&str]) -> Result<()> {
+        eprintln!("==> sampler {}", arguments.join(" "));
+        let status = self.command(arguments).status().context("start sampler")?;
+        if !status.success() {
+            bail!("sampler {} ended with {status}", arguments[0]);
+        }
+        Ok(())
+    }
+
+    /// Whether each of these functions is in a stack that grows by more than chance.
+    fn knows(&self, functions: &[&str]) -> Result<bool> {
+        let leaks: Value =
+            serde_json::from_str(&step::output(&mut self.command(&["leaks", "--json"]))?)
+                .context("parse the answer of sampler leaks --json")?;
+        let stacks = leaks["stacks"].as_array().context("the answer has no stacks")?;
+        let growing = || stacks.iter().filter(|stack| stack["growing"] == true);
+        let has = |stack: &Value, function: &str| {
+            let mut frames = stack["frames"].as_array().into_iter().flatten();
+            frames.any(|frame| frame["function"] == function)
+        };
+        Ok(functions.iter().all(|function| growing().any(|stack| has(stack, function))))
     }
 }

@@ -1,44 +1,40 @@
-//! The program that the demonstration profiles: the first that this machine has.
+//! The program that the demonstration profiles: a service in Python with a library in C. Without
+//! Python it is a program in C.
 
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-use std::{fs, thread};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::step;
 use crate::workspace::{self, Workspace};
 
-/// One round of sqlite3's work. [`ROUND_PAUSE`] is the pause after a round.
-const ROUND: &str = include_str!("../../demo/orders.sql");
-const ROUND_PAUSE: Duration = Duration::from_millis(30);
-
 /// A program that grows until its standard input ends.
 pub(crate) enum Workload {
-    /// python3 with a script that caches.
+    /// python3 with a script, and a library.
     Python(PathBuf),
-    /// sqlite3 with a database in memory.
-    Sqlite(PathBuf),
-    /// The project's own program, compiled with the C compiler that Rust links with.
-    Shipped,
+    /// The project's own program.
+    C,
 }
 
 impl Workload {
-    /// Chooses the first of python3, sqlite3 and the project's own program.
+    /// Chooses python3 if this machine has it.
     pub(crate) fn choose() -> Self {
         // The distribution's python3 is a real binary. An earlier one in PATH may be a script.
         let distribution = Path::new("/usr/bin/python3");
-        let python = if distribution.is_file() {
-            Some(distribution.to_owned())
-        } else {
-            workspace::in_path("python3")
+        let python = match distribution.is_file() {
+            true => Some(distribution.to_owned()),
+            false => workspace::in_path("python3"),
         };
-        match (python, workspace::in_path("sqlite3")) {
-            (Some(python), _) => Self::Python(python),
-            (None, Some(sqlite)) => Self::Sqlite(sqlite),
-            (None, None) => Self::Shipped,
+        python.map_or(Self::C, Self::Python)
+    }
+
+    /// Functions that leak, as `sampler leaks` names them.
+    pub(crate) fn leaks(&self) -> &'static [&'static str] {
+        match self {
+            Self::Python(_) => &["cache_page", "log_entry"],
+            Self::C => &["cache_page"],
         }
     }
 
@@ -47,73 +43,53 @@ impl Workload {
     ///
     /// # Errors
     /// If the program cannot be compiled or started.
-    pub(crate) fn start(&self, workspace: &Workspace) -> Result<(String, Child)> {
+    pub(crate) fn start(&self, workspace: &Workspace) -> Result<(&'static str, Child)> {
         let sources = workspace.root.join("xtask/demo");
         let (what, mut command) = match self {
             Self::Python(python) => {
+                let library = workspace.target.join("demo-words.so");
+                compile(&sources.join("words.c"), &library, &["-shared", "-fPIC"])?;
                 let mut command = Command::new(python);
-                // Python's own arenas would hide single objects from every malloc profiler.
-                command.arg(sources.join("cache.py")).env("PYTHONMALLOC", "malloc");
-                ("PYTHONMALLOC=malloc python3 xtask/demo/cache.py", command)
+                command.arg(sources.join("cache.py")).arg(library);
+                ("xtask/demo/cache.py with xtask/demo/words.c", command)
             }
-            Self::Sqlite(sqlite) => {
-                let mut command = Command::new(sqlite);
-                command.arg(":memory:");
-                ("sqlite3 :memory: with xtask/demo/orders.sql", command)
-            }
-            Self::Shipped => {
-                let program = compile(workspace, &sources.join("cache.c"))?;
+            Self::C => {
+                let program = workspace.target.join("demo-cache");
+                compile(&sources.join("cache.c"), &program, &[])?;
                 ("xtask/demo/cache.c", Command::new(program))
             }
         };
         command.stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut child = command.spawn().with_context(|| format!("start {what}"))?;
-        if let Self::Sqlite(_) = self
-            && let Some(mut input) = child.stdin.take()
-        {
-            // Writing fails once the program has ended.
-            thread::spawn(move || {
-                while input.write_all(ROUND.as_bytes()).is_ok() {
-                    thread::sleep(ROUND_PAUSE);
-                }
-            });
-        }
-        Ok((what.to_owned(), child))
+        let child = command.spawn().with_context(|| format!("start {what}"))?;
+        Ok((what, child))
     }
 }
 
-fn compile(workspace: &Workspace, source: &Path) -> Result<PathBuf> {
-    let Some(compiler) = workspace::in_path("cc") else {
-        bail!("neither python3 nor sqlite3 nor a C compiler is installed: install one of them");
-    };
-    fs::create_dir_all(&workspace.target)
-        .with_context(|| format!("create {}", workspace.target.display()))?;
-    let program = workspace.target.join("demo-cache");
-    let mut command = Command::new(compiler);
+fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<()> {
+    if let Some(folder) = output.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    }
+    let mut command = Command::new("cc");
     // One function of the source gives one frame.
-    command.args(["-O2", "-g", "-fno-inline", "-fno-optimize-sibling-calls", "-o"]);
-    step::output(command.arg(&program).arg(source))
+    command.args(["-O2", "-g", "-fno-inline", "-fno-optimize-sibling-calls", "-pthread"]);
+    step::output(command.args(flags).arg("-o").arg(output).arg(source))
         .with_context(|| format!("compile {}", source.display()))?;
-    Ok(program)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
+    use std::time::Duration;
 
     #[test]
     fn a_workload_runs_until_its_input_ends() {
         let workspace = Workspace::locate().unwrap();
-        for workload in [Workload::Shipped, Workload::choose()] {
+        for workload in [Workload::C, Workload::choose()] {
             let (what, mut child) = workload.start(&workspace).unwrap();
-            thread::sleep(ROUND_PAUSE);
+            thread::sleep(Duration::from_millis(30));
             assert!(child.try_wait().unwrap().is_none(), "{what} ended early");
-            if let Workload::Sqlite(_) = workload {
-                // The thread that feeds the program holds its input.
-                child.kill().unwrap();
-                child.wait().unwrap();
-                continue;
-            }
             drop(child.stdin.take());
             assert!(child.wait().unwrap().success(), "{what}");
         }

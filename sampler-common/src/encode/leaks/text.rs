@@ -179,6 +179,11 @@ fn entry(leak: &Leak, index: usize, of: &Leaks, width: usize) -> String {
         let own = leak.frames.iter().rev().find(|line| !is_entry(&line.function));
         let place = own.map(place).unwrap_or_default();
         let callers = callers(&frames, &place, width - INDENT);
+        let code = site(&leak.frames);
+        // The callers begin with the frame that allocates, which may be the code itself.
+        if own.is_none_or(|own| site(std::slice::from_ref(own)) != code) {
+            out += &format!("{}code      {code}\n", " ".repeat(INDENT));
+        }
         return out + &format!("{}{callers}\n", " ".repeat(INDENT));
     }
     out + &in_full(&leak.frames, width)

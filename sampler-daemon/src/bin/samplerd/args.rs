@@ -27,10 +27,19 @@ const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
 /// Default interval with `--max-overhead`. It is the smallest interval; the budget raises it.
 const BUDGET_INTERVAL_BYTES: u64 = 64 << 10;
 
+/// Headings of the options in the help.
+const WHICH: &str = "Which processes";
+const HOW: &str = "How they are profiled";
+const SERVED: &str = "Where the profile is served";
+const PUSHED: &str = "Where the profile is pushed to";
+const NAMES: &str = "Names and stacks";
+const BOUNDS: &str = "Bounds";
+const RARE: &str = "Rarely needed";
+
 /// Profiles which code allocates the memory of running processes, and which of it is still held.
 ///
-/// Attaches to the malloc family of the processes, samples allocations, and serves their profile, with a
-/// confidence interval on every number, until it is stopped. Ask it with: sampler profile
+/// Samples allocations until it is stopped (Ctrl-C). In another terminal ask it: sampler leaks,
+/// sampler profile, sampler top
 #[derive(Debug, Parser)]
 #[command(
     name = "samplerd",
@@ -40,168 +49,169 @@ const BUDGET_INTERVAL_BYTES: u64 = 64 << 10;
 )]
 pub(crate) struct Args {
     /// Process to profile (repeatable)
-    #[arg(long = "pid", value_name = "PID", num_args = 1.., allow_negative_numbers = true, value_parser = parse_pid)]
+    #[arg(help_heading = WHICH, long = "pid", value_name = "PID", num_args = 1.., allow_negative_numbers = true, value_parser = parse_pid)]
     pub(crate) pids: Vec<u32>,
 
     /// Profile every process of the machine, as they come and go
-    #[arg(long, conflicts_with = "pids")]
+    #[arg(help_heading = WHICH, long, conflicts_with = "pids")]
     pub(crate) all: bool,
+
+    /// Profile also every process that these start, and those in turn
+    #[arg(help_heading = WHICH, long, conflicts_with = "all")]
+    pub(crate) follow: bool,
 
     /// Not these processes (repeatable): pid:12, comm:NAME, exe:PATH or cgroup:GROUP; NAME and PATH may be patterns with * and ?.
     /// With --all, or with --follow, where what they start is profiled all the same; samplerd itself and init are excluded anyway
-    #[arg(long, value_name = "WHICH", value_parser = Criterion::parse)]
+    #[arg(help_heading = WHICH, long, value_name = "WHICH", value_parser = Criterion::parse)]
     pub(crate) exclude: Vec<Criterion>,
 
     /// Do not exclude init
-    #[arg(long)]
+    #[arg(help_heading = WHICH, long)]
     pub(crate) no_default_excludes: bool,
 
-    /// Profile also every process that these start, and those in turn
-    #[arg(long, conflicts_with = "all")]
-    pub(crate) follow: bool,
-
     /// Probe this file before a process has mapped it, a static program for example (repeatable)
-    #[arg(long = "probe-file", value_name = "FILE")]
+    #[arg(help_heading = WHICH, long = "probe-file", value_name = "FILE")]
     pub(crate) probe_files: Vec<PathBuf>,
 
-    /// Keep what a process holds when it exits in the live profile, to find leaks
-    #[arg(long, conflicts_with = "no_live")]
-    pub(crate) keep_held: bool,
-
-    /// End when standard input is closed: for programs that start samplerd
-    #[arg(long)]
-    pub(crate) until_stdin_closes: bool,
-
-    /// Mean bytes between samples, 1 to 4GiB; smaller is more exact and costs more [default: 512KiB; with --max-overhead 64KiB]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
-          value_parser = |text: &str| units::parse_interval(text))]
-    pub(crate) interval: Option<u64>,
-
-    /// How it is decided which allocations are sampled
-    #[arg(long, value_enum, default_value_t = StrategyName::Geometric)]
-    pub(crate) strategy: StrategyName,
-
-    /// Bernoulli: sample one in N allocations instead of as many as the interval would give
-    #[arg(long, value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
-    pub(crate) one_in: Option<u64>,
-
-    /// Samples wanted in a second: the interval follows the program, starting from --interval
-    #[arg(long, value_name = "X", allow_negative_numbers = true, conflicts_with = "one_in",
-          value_parser = samples_per_second)]
-    pub(crate) samples_per_second: Option<f64>,
-
-    /// Most samples taken in a second, or `unlimited`; beyond it the intervals of those rise that have more than their share
-    #[arg(long, value_name = "N", default_value = "25000", allow_hyphen_values = true, value_parser = Limits::parse)]
-    pub(crate) max_samples_per_second: f64,
-
-    /// The same for each process [default: unlimited, but 1000 of one with the preloaded library: 1 % of a CPU (of these too unlimited with --max-samples-per-second unlimited)]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = Limits::parse)]
-    pub(crate) max_samples_per_process: Option<f64>,
-
-    /// How stacks are found: by unwind tables from a copy of the stack, or by frame pointers
-    #[arg(long, value_enum, default_value_t = Unwind::Dwarf)]
-    pub(crate) unwind: Unwind,
-
-    /// Most bytes of stack copied for each sample (4KiB, 8KiB, 16KiB, 32KiB or 64KiB)
-    #[arg(long, value_name = "SIZE", default_value = "32KiB", value_parser = snapshot,
-          allow_hyphen_values = true)]
-    pub(crate) snapshot: u32,
-
-    /// Copy the stack of every sample, also where it is known already
-    #[arg(long)]
-    pub(crate) no_stack_cache: bool,
-
-    /// Show the interpreter's own frames too where Python frames stand for them
-    #[arg(long)]
-    pub(crate) native_frames: bool,
-
-    /// Do not probe frees: half the cost, and nothing is known of live memory
-    #[arg(long)]
-    pub(crate) no_live: bool,
-
-    /// Probe each process in short windows at random times, which cost it this share of its CPU time (1%): intervals are wide, and
-    /// nothing is known of live memory
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
-          conflicts_with_all = ["keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
-    pub(crate) windows: Option<Budget>,
+    /// Most processes profiled at a time, 4096 at most [default: 1024 with --all and --follow, otherwise 64 or as many as are given]
+    #[arg(help_heading = WHICH, long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOTS)))]
+    pub(crate) max_processes: Option<u32>,
 
     /// Put the in-process sampler into the running processes, and take it out at the end: what is held is known, and no
     /// call traps; without a restart, and without probes on malloc. With --follow also into what they start. `--inject=leave` leaves it in
-    #[arg(long, value_name = "AT-END", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "eject",
+    #[arg(help_heading = HOW, long, value_name = "AT-END", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "eject",
           conflicts_with_all = ["windows", "no_usdt", "samplers_only"])]
     pub(crate) inject: Option<AtEnd>,
 
     /// With --inject and --all or --follow: into these processes only (repeatable; as --exclude). With --all it must be given
-    #[arg(long, value_name = "WHICH", value_parser = Criterion::parse)]
+    #[arg(help_heading = HOW, long, value_name = "WHICH", value_parser = Criterion::parse)]
     pub(crate) inject_only: Vec<Criterion>,
 
     /// Inject (--inject), and take no more samples than this share of each process's CPU time pays for (1%): the interval follows
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
+    #[arg(help_heading = HOW, long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
           conflicts_with_all = ["windows", "no_usdt", "samplers_only", "max_samples_per_process", "samples_per_second"])]
     pub(crate) max_overhead: Option<Budget>,
 
+    /// Probe each process in short windows at random times, which cost it this share of its CPU time (1%): intervals are wide, and
+    /// nothing is known of live memory
+    #[arg(help_heading = HOW, long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
+          conflicts_with_all = ["keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
+    pub(crate) windows: Option<Budget>,
+
+    /// Mean bytes between samples, 1 to 4GiB; smaller is more exact and costs more [default: 512KiB; with --max-overhead 64KiB]
+    #[arg(help_heading = HOW, long, value_name = "SIZE", allow_hyphen_values = true,
+          value_parser = |text: &str| units::parse_interval(text))]
+    pub(crate) interval: Option<u64>,
+
+    /// How it is decided which allocations are sampled
+    #[arg(help_heading = HOW, long, value_enum, default_value_t = StrategyName::Geometric)]
+    pub(crate) strategy: StrategyName,
+
+    /// Bernoulli: sample one in N allocations instead of as many as the interval would give
+    #[arg(help_heading = HOW, long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub(crate) one_in: Option<u64>,
+
+    /// Samples wanted in a second: the interval follows the program, starting from --interval
+    #[arg(help_heading = HOW, long, value_name = "X", allow_negative_numbers = true, conflicts_with = "one_in",
+          value_parser = samples_per_second)]
+    pub(crate) samples_per_second: Option<f64>,
+
+    /// Do not probe frees: half the cost, and nothing is known of live memory
+    #[arg(help_heading = HOW, long)]
+    pub(crate) no_live: bool,
+
+    /// Keep what a process holds when it exits in the live profile, to find leaks
+    #[arg(help_heading = HOW, long, conflicts_with = "no_live")]
+    pub(crate) keep_held: bool,
+
+    /// Do not probe mmap, mremap, munmap and sbrk: no profile of kind mapped
+    #[arg(help_heading = HOW, long)]
+    pub(crate) no_mappings: bool,
+
+    /// Probe malloc also where a process samples its allocations by itself (otel_memory)
+    #[arg(help_heading = HOW, long)]
+    pub(crate) no_usdt: bool,
+
+    /// Probe only files that sample their allocations by themselves (otel_memory, `sampler run --preload`): other programs pay
+    /// nothing, and nothing is seen of them
+    #[arg(help_heading = HOW, long, conflicts_with_all = ["no_usdt", "windows"])]
+    pub(crate) samplers_only: bool,
+
+    /// File that describes allocators of your own: pools, arenas (docs/allocator-spec.md)
+    #[arg(help_heading = HOW, long, value_name = "FILE")]
+    pub(crate) allocator_spec: Option<std::path::PathBuf>,
+
+    /// Where to serve the API: unix:PATH or tcp:127.0.0.1:PORT
+    #[arg(help_heading = SERVED, long, value_name = "ADDRESS", default_value = listen::DEFAULT)]
+    pub(crate) listen: listen::Address,
+
+    #[command(flatten, next_help_heading = SERVED)]
+    pub(crate) api: Api,
+
+    #[command(flatten, next_help_heading = SERVED)]
+    pub(crate) http: Http,
+
+    #[command(flatten, next_help_heading = SERVED)]
+    pub(crate) web: Web,
+
+    #[command(flatten, next_help_heading = PUSHED)]
+    pub(crate) export: Export,
+
+    #[command(flatten, next_help_heading = NAMES)]
+    pub(crate) names: Names,
+
+    /// How stacks are found: by unwind tables from a copy of the stack, or by frame pointers
+    #[arg(help_heading = NAMES, long, value_enum, default_value_t = Unwind::Dwarf)]
+    pub(crate) unwind: Unwind,
+
+    /// Most bytes of stack copied for each sample (4KiB, 8KiB, 16KiB, 32KiB or 64KiB)
+    #[arg(help_heading = NAMES, long, value_name = "SIZE", default_value = "32KiB", value_parser = snapshot,
+          allow_hyphen_values = true)]
+    pub(crate) snapshot: u32,
+
+    /// Copy the stack of every sample, also where it is known already
+    #[arg(help_heading = NAMES, long)]
+    pub(crate) no_stack_cache: bool,
+
+    /// Show the interpreter's own frames too where Python frames stand for them
+    #[arg(help_heading = NAMES, long)]
+    pub(crate) native_frames: bool,
+
+    /// Most samples taken in a second, or `unlimited`; beyond it the intervals of those rise that have more than their share
+    #[arg(help_heading = BOUNDS, long, value_name = "N", default_value = "25000", allow_hyphen_values = true, value_parser = Limits::parse)]
+    pub(crate) max_samples_per_second: f64,
+
+    /// The same for each process [default: unlimited, but 1000 of one with the preloaded library: 1 % of a CPU (of these too unlimited with --max-samples-per-second unlimited)]
+    #[arg(help_heading = BOUNDS, long, value_name = "N", allow_hyphen_values = true, value_parser = Limits::parse)]
+    pub(crate) max_samples_per_process: Option<f64>,
+
     /// Most live samples held; the interval grows before there are more
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_LIVE, allow_negative_numbers = true,
+    #[arg(help_heading = BOUNDS, long, value_name = "N", default_value_t = DEFAULT_MAX_LIVE, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
     pub(crate) max_live: u32,
 
-    /// Most processes profiled at a time, 4096 at most [default: 1024 with --all and --follow, otherwise 64 or as many as are given]
-    #[arg(long, value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOTS)))]
-    pub(crate) max_processes: Option<u32>,
+    /// Size of the ring buffer between kernel and daemon (a power of two)
+    #[arg(help_heading = BOUNDS, long, alias = "ring-bytes", value_name = "SIZE", default_value = "16MiB",
+          value_parser = ring, allow_hyphen_values = true)]
+    pub(crate) ring: u32,
 
     /// Kind of probe; by default the best that this kernel has
-    #[arg(long, value_enum)]
+    #[arg(help_heading = RARE, long, value_enum)]
     pub(crate) probe_engine: Option<Engine>,
 
     /// Whether allocators that are linked into an executable are probed. A program that moves its code to anonymous memory while it is probed is
     /// killed: `checked` leaves those alone whose code looks as if it did that
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = ProbedExecutables::Checked)]
+    #[arg(help_heading = RARE, long, value_enum, value_name = "WHICH", default_value_t = ProbedExecutables::Checked)]
     pub(crate) probe_executables: ProbedExecutables,
 
-    /// Where to serve the API: unix:PATH or tcp:127.0.0.1:PORT
-    #[arg(long, value_name = "ADDRESS", default_value = listen::DEFAULT)]
-    pub(crate) listen: listen::Address,
+    /// End when standard input is closed: for programs that start samplerd
+    #[arg(help_heading = RARE, long)]
+    pub(crate) until_stdin_closes: bool,
 
-    #[command(flatten)]
-    pub(crate) api: Api,
-
-    #[command(flatten)]
-    pub(crate) http: Http,
-
-    #[command(flatten)]
-    pub(crate) web: Web,
-
-    #[command(flatten)]
-    pub(crate) export: Export,
-
-    #[command(flatten)]
-    pub(crate) names: Names,
-
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = RARE)]
     manual: Manual,
-
-    /// Size of the ring buffer between kernel and daemon (a power of two)
-    #[arg(long, alias = "ring-bytes", value_name = "SIZE", default_value = "16MiB",
-          value_parser = ring, allow_hyphen_values = true)]
-    pub(crate) ring: u32,
-
-    /// Probe malloc also where a process samples its allocations by itself (otel_memory)
-    #[arg(long)]
-    pub(crate) no_usdt: bool,
-
-    /// File that describes allocators of your own: pools, arenas (docs/allocator-spec.md)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) allocator_spec: Option<std::path::PathBuf>,
-    /// Do not probe mmap, mremap, munmap and sbrk: no profile of kind mapped
-    #[arg(long)]
-    pub(crate) no_mappings: bool,
-
-    /// Probe only files that sample their allocations by themselves (otel_memory, `sampler run --preload`): other programs pay
-    /// nothing, and nothing is seen of them
-    #[arg(long, conflicts_with_all = ["no_usdt", "windows"])]
-    pub(crate) samplers_only: bool,
 }
 
 /// How stacks are found.

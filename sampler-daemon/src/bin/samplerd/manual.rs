@@ -9,10 +9,10 @@ use std::path::PathBuf;
 /// The text below the options.
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
-  samplerd --pid $(pidof -s redis-server)  and then: sampler profile --kind live
-  samplerd --all --http 127.0.0.1:9464    everything, with metrics
+  samplerd --pid 4121 --inject            one process at low cost; then: sampler leaks
   samplerd --pid 4121 --web 127.0.0.1:0   with a page to open in a browser
-  samplerd --pid 4121 --follow --interval 64KiB
+  samplerd --pid 4121 --follow            and all that the process starts
+  samplerd --all --http 127.0.0.1:9464    everything, with metrics
 
 Exit status:
   0  stopped by SIGINT or SIGTERM, and nothing is attached any more

@@ -17,7 +17,7 @@ use sampler_daemon::pid_namespace::PidNamespace;
 use sampler_daemon::pipeline::{
     self, AtExit, AttachMode, Config, Exclusion, Names, Profiler, WorkerThread,
 };
-use sampler_daemon::rpc::listen::Listener;
+use sampler_daemon::rpc::listen::{self, Listener};
 use sampler_daemon::rpc::serve;
 use sampler_daemon::unwind::NativeFrames;
 use std::io::{IsTerminal as _, Write as _};
@@ -25,6 +25,10 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+
+/// What a person at the terminal may do next.
+const NEXT: &str = "now ask in another terminal: sampler leaks, sampler profile, sampler top\n\
+                    Ctrl-C here stops profiling";
 
 /// Time that open requests may delay the end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -149,6 +153,9 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let exports = exporter.as_ref().map(Exporter::exports).unwrap_or_default();
     let _http = http.map(|bound| bound.serve(profiler.clone(), names.clone(), exports.clone()));
     let _web = web.map(|bound| bound.serve(profiler.clone(), names.clone()));
+    if stdout.is_terminal() && address.to_string() == listen::DEFAULT {
+        let _ = writeln!(stdout, "{NEXT}");
+    }
     let mut hangs = false;
     let result = serve::serve(listener, profiler.clone(), names, exports, token, async {
         tokio::select! {

@@ -4,7 +4,7 @@
 pub(crate) const SAMPLER: &str = "\
 Examples:
   sudo sampler run -- make -j4        profile a program from its start
-  sudo samplerd --all &               or everything that runs already, and then
+  sudo samplerd --pid 4121 --inject   or one that runs, and in another terminal
   sampler ps                          who allocates and who holds memory
   sampler top                         the same, live, and the code in them
   sampler profile --kind live         which code holds it
@@ -78,7 +78,7 @@ Examples:
 
 pub(crate) const LEAKS: &str = "\
 Examples:
-  sampler leaks                     what has grown in the latter half of the time since attach
+  sampler leaks                     in the latter half of the time since attach
   sampler leaks --pid 4121 --over 10m
   sampler leaks --over 1h --json | jq '.stacks[] | select(.growing)'";
 

@@ -59,22 +59,22 @@ pub(crate) enum Verb {
     /// The processes that are or were profiled
     #[command(after_help = help::PS)]
     Ps(PsVerb),
-    /// One profile
+    /// Which code allocates or holds memory
     #[command(after_help = help::PROFILE)]
     Profile(ProfileVerb),
-    /// A profile every period, until interrupted
+    /// Print a profile again and again, until interrupted
     #[command(after_help = help::WATCH)]
     Watch(WatchVerb),
-    /// Processes, and what in them allocates, live on the terminal
+    /// Processes and their code, live on the terminal
     #[command(after_help = help::TOP)]
     Top(TopVerb),
-    /// A picture of who allocates or holds how much: bytes, objects, or bytes × seconds
+    /// Draw a flame graph (SVG) of what allocates or holds memory
     #[command(after_help = help::FLAMEGRAPH)]
     Flamegraph(Box<FlamegraphVerb>),
-    /// Stacks that hold more and more, by how much at least
+    /// Which code holds more and more memory
     #[command(after_help = help::LEAKS)]
     Leaks(LeaksVerb),
-    /// How long memory is held, by stack
+    /// How long memory is held, and by which code
     #[command(after_help = help::LIFETIMES)]
     Lifetimes(LifetimesVerb),
     /// Change how processes are sampled, from the next allocation on
