@@ -338,11 +338,11 @@ impl Profile {
         Quantities::of_row(row, &self.reference, self.estimator, self.confidence)
     }
 
-    /// Whether a location is code of an interpreted language. Functions of such a language are
-    /// identified by their files too.
+    /// Whether a location is code of an interpreted language, or of a runtime that compiles it.
+    /// Functions of such a language are identified by their files too.
     pub fn is_interpreted(&self, location: &Location) -> bool {
         let mapping = self.mappings.get(location.mapping as usize);
-        mapping.is_some_and(|of| of.path.starts_with(PYTHON))
+        mapping.is_some_and(|of| [PYTHON, "[jit "].iter().any(|kind| of.path.starts_with(kind)))
     }
 
     /// Frames of a stack as source lines, root first, leaf last, inlined frames included.

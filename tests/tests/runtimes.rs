@@ -132,7 +132,8 @@ fn node_gets_names_by_the_option_that_a_note_names() -> Result<()> {
         if has_option {
             let is_named = |profile: &Profile| {
                 // V8 inlines the functions into each other.
-                has_frame(profile, "/buffers.js:") && has_frame(profile, "node::Start")
+                let own = ["innermost", "outer", "(anonymous)"];
+                own.iter().any(|name| has_frame(profile, name)) && has_frame(profile, "node::Start")
             };
             let profile = daemon.profile_where("a name", "alloc", &[], is_named)?;
             let unnamed = notes(&profile, "no names: ");
