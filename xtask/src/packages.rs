@@ -103,7 +103,7 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// Additional packages for the tests.
-const TEST: [Need; 38] = [
+const TEST: [Need; 39] = [
     need("bindfs", "/usr/bin/bindfs", "a file system of a user"),
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),
     need("binutils", "nm", "symbols for the tools that open profiles"),

@@ -27,7 +27,7 @@ impl Encode for Folded {
                         line.push(';');
                     }
                     if is_interpreted && !frame.file.is_empty() {
-                        line.push_str(&name::folded(&python_frame(frame)));
+                        line.push_str(&name::folded(&with_file(frame)));
                     } else {
                         line.push_str(&name::folded(&frame.function));
                     }
@@ -50,8 +50,8 @@ impl Encode for Folded {
     }
 }
 
-/// `module.function (file.py:12)`
-fn python_frame(Line { function, file, line }: &Line) -> String {
+/// `module.function (file.py:12)` of Python, `function (file.js:12)` of JavaScript.
+fn with_file(Line { function, file, line }: &Line) -> String {
     let base = name::base_name(file);
     match module(file) {
         Some(module) => format!("{module}.{function} ({base}:{line})"),
