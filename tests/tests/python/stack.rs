@@ -49,14 +49,26 @@ fn is_unnamed(frame: &str) -> bool {
     UNNAMED.iter().any(|file| frame.contains(file))
 }
 
-/// Python's frames of a folded stack, without those of unnamed files.
+/// Python's frames of a folded stack, without their modules, and without those of unnamed files.
 pub(crate) fn python(frames: &str) -> Vec<&str> {
     let is_python = |frame: &&str| {
         let position = frame.strip_suffix(')').and_then(|frame| frame.rsplit_once(':'));
         let is_line = position.is_some_and(|(_, line)| line.parse::<u32>().is_ok());
         (is_line && !is_unnamed(frame)) || *frame == CUT
     };
-    frames.split(';').filter(is_python).collect()
+    frames.split(';').filter(is_python).map(without_module).collect()
+}
+
+/// The package that the workload calls and that calls it back. Its file is `__init__.py`.
+const PACKAGE: &str = "re";
+
+/// `function (file.py:12)` of `module.function (file.py:12)`. The module ends with the file's name,
+/// or is the package.
+fn without_module(frame: &str) -> &str {
+    let file = frame.rsplit_once(" (").and_then(|(_, place)| place.rsplit_once(".py:"));
+    let module = file.map(|(name, _)| if name == "__init__" { PACKAGE } else { name });
+    let function = module.and_then(|module| frame.split_once(&format!("{module}.")));
+    function.map_or(frame, |(_, function)| function)
 }
 
 /// The folded profile of everything that was allocated.
