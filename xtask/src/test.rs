@@ -47,7 +47,6 @@ const BESIDE_ANOTHER: &[&str] = &[
     "top",
     "bad_input",
     "unheard_library",
-    "gdb",
 ];
 
 /// Tests to run besides the checks.
