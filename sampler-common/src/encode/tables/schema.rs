@@ -23,8 +23,8 @@ pub enum Table {
     Coverage,
 }
 
-/// Columns of [`Table::Alloc`] and [`Table::Live`].
-const FACTS: &str = "
+/// Columns of a window and its service.
+const WINDOW: &str = "
     required int64 ts (TIMESTAMP(MICROS, true));
     required int64 window_ns;
     required binary host (STRING);
@@ -32,6 +32,9 @@ const FACTS: &str = "
     required binary container (STRING);
     required binary executable (STRING);
     required binary build_id (STRING);
+";
+/// Further columns of [`Table::Alloc`] and [`Table::Live`].
+const FACTS: &str = "
     required int64 stack_id;
     required int64 samples;
     required int64 bytes;
@@ -44,15 +47,10 @@ const FACTS: &str = "
     required float objects_top;
     required float objects_top2;
 ";
-const COVERAGE: &str = "
+const KIND: &str = "
     required binary kind (STRING);
-    required int64 ts (TIMESTAMP(MICROS, true));
-    required int64 window_ns;
-    required binary host (STRING);
-    required binary service (STRING);
-    required binary container (STRING);
-    required binary executable (STRING);
-    required binary build_id (STRING);
+";
+const COVERAGE: &str = "
     required double inclusion;
     required int32 processes;
     optional int64 exact_bytes;
@@ -122,13 +120,13 @@ impl Table {
     /// The table in the text form of Parquet's schemas.
     pub(super) fn schema(self) -> String {
         let columns = match self {
-            Table::Mappings => MAPPINGS,
-            Table::Frames => FRAMES,
-            Table::Symbols => SYMBOLS,
-            Table::Stacks => STACKS,
-            Table::Alloc | Table::Live => FACTS,
-            Table::Coverage => COVERAGE,
+            Table::Mappings => &[MAPPINGS][..],
+            Table::Frames => &[FRAMES],
+            Table::Symbols => &[SYMBOLS],
+            Table::Stacks => &[STACKS],
+            Table::Alloc | Table::Live => &[WINDOW, FACTS],
+            Table::Coverage => &[KIND, WINDOW, COVERAGE],
         };
-        format!("message {} {{{columns}}}", self.name())
+        format!("message {} {{{}}}", self.name(), columns.concat())
     }
 }
