@@ -101,7 +101,7 @@ impl Queue {
             Destination::Server(server) => {
                 let outbox = Arc::new(Outbox::new(destination.to_string()));
                 let transport = Transport::new(server.clone(), settings.headers.clone());
-                tasks.spawn(sender::send(Arc::clone(&outbox), transport));
+                tasks.spawn(sender::empty(Arc::clone(&outbox), transport));
                 Queue::Requests(server.clone(), outbox)
             }
             Destination::Folder(path) => {

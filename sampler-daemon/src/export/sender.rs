@@ -5,7 +5,7 @@ use super::back_off::{BackOff, retry_after};
 use super::destination::{Protocol, Server};
 use super::grpc_client::{Code, Status, call};
 use super::http_client::{Answer, post};
-use super::outbox::{Attempt, Body, Outbox};
+use super::outbox::{Attempt, Body, Outbox, Waiting};
 use hyper::body::Bytes;
 use hyper::header::{
     CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
@@ -21,15 +21,21 @@ const MAX_REASON_CHARS: usize = 200;
 /// The header by which a backend, or a proxy before it, recognizes a request that arrives twice.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Sends the requests of an outbox, without end.
-pub(super) async fn send(outbox: Arc<Outbox<Body>>, transport: Transport) {
+/// Takes what waits in an outbox.
+pub(super) trait Sink<T> {
+    /// Takes one request. Returns the result and, if the destination asks for a pause, its length.
+    fn attempt(&self, request: &Arc<T>)
+    -> impl Future<Output = (Attempt, Option<Duration>)> + Send;
+}
+
+/// Gives the requests of an outbox to a sink, one after another, without end.
+pub(super) async fn empty<T: Waiting>(outbox: Arc<Outbox<T>>, sink: impl Sink<T>) {
     let mut back_off = BackOff::default();
     loop {
-        let body = outbox.first().await;
-        let (attempt, asked) = transport.attempt(&body).await;
+        let (attempt, asked) = sink.attempt(&outbox.first().await).await;
         let failed = matches!(attempt, Attempt::Failed(_));
         if let Attempt::Failed(why) | Attempt::Refused(why) = &attempt {
-            tracing::debug!("export to {}: {why}", transport.destination);
+            tracing::debug!("export to {}: {why}", outbox.counts().destination);
         }
         outbox.ended(attempt);
         if failed {
@@ -44,6 +50,27 @@ pub(super) async fn send(outbox: Arc<Outbox<Body>>, transport: Transport) {
 pub(super) struct Transport {
     destination: Server,
     headers: HeaderMap,
+}
+
+impl Sink<Body> for Transport {
+    async fn attempt(&self, body: &Arc<Body>) -> (Attempt, Option<Duration>) {
+        let mut headers = self.headers.clone();
+        if let Ok(id) = HeaderValue::from_str(&format!("{:032x}", body.id)) {
+            headers.insert(IDEMPOTENCY_KEY, id);
+        }
+        let bytes = Bytes::copy_from_slice(&body.bytes);
+        match self.destination.protocol {
+            Protocol::OtlpHttp | Protocol::Pyroscope => {
+                self.post(&body.target, headers, bytes).await
+            }
+            Protocol::OtlpGrpc => {
+                match call(&self.destination, &body.target, headers, bytes).await {
+                    Ok(answer) => (sent(&answer), None),
+                    Err(status) => by_status(&status),
+                }
+            }
+        }
+    }
 }
 
 impl Transport {
@@ -63,26 +90,6 @@ impl Transport {
             }
         }
         Transport { destination, headers }
-    }
-
-    /// Makes one attempt. Returns its result, and the wait that the backend asked for.
-    async fn attempt(&self, body: &Body) -> (Attempt, Option<Duration>) {
-        let mut headers = self.headers.clone();
-        if let Ok(id) = HeaderValue::from_str(&format!("{:032x}", body.id)) {
-            headers.insert(IDEMPOTENCY_KEY, id);
-        }
-        let bytes = Bytes::copy_from_slice(&body.bytes);
-        match self.destination.protocol {
-            Protocol::OtlpHttp | Protocol::Pyroscope => {
-                self.post(&body.target, headers, bytes).await
-            }
-            Protocol::OtlpGrpc => {
-                match call(&self.destination, &body.target, headers, bytes).await {
-                    Ok(answer) => (sent(&answer), None),
-                    Err(status) => by_status(&status),
-                }
-            }
-        }
     }
 
     async fn post(

@@ -15,13 +15,14 @@ mod stamp;
 mod writer;
 
 use super::LONGEST;
-use super::back_off::BackOff;
 use super::outbox::{Attempt, Outbox, Waiting};
+use super::sender::{Sink, empty};
 use sampler_common::encode::push::Push;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use writer::Writer;
 
 pub(super) use bounds::Kept;
@@ -74,34 +75,25 @@ pub(super) async fn write(outbox: Arc<Outbox<Window>>, path: PathBuf, bounds: Bo
     if let Err(error) = thread.spawn(move || work(writer, &waiting)) {
         tracing::error!("export to {}: start a thread: {error}", path.display());
     }
-    let mut back_off = BackOff::default();
-    loop {
-        let window = outbox.first().await;
-        let attempt = attempt(&jobs, window).await;
-        let failed = matches!(attempt, Attempt::Failed(_));
-        if let Attempt::Failed(why) | Attempt::Refused(why) = &attempt {
-            tracing::debug!("export to {}: {why}", path.display());
-        }
-        outbox.ended(attempt);
-        if failed {
-            sleep(back_off.next(None, fastrand::f64())).await;
-        } else {
-            back_off.reset();
-        }
-    }
+    empty(outbox, Folder(jobs)).await;
 }
 
-/// Has a window written.
-async fn attempt(jobs: &mpsc::SyncSender<Job>, window: Arc<Window>) -> Attempt {
-    let late = || Attempt::Failed(format!("the folder took over {} s", LONGEST.as_secs()));
-    let (result, written) = oneshot::channel();
-    if let Err(mpsc::TrySendError::Full(_)) = jobs.try_send((window, result)) {
-        return late();
-    }
-    match timeout(LONGEST, written).await {
-        Ok(Ok(attempt)) => attempt,
-        Ok(Err(_)) => Attempt::Failed("the thread that writes has ended".into()),
-        Err(_) => late(),
+/// The way to the thread that writes.
+struct Folder(mpsc::SyncSender<Job>);
+
+impl Sink<Window> for Folder {
+    async fn attempt(&self, window: &Arc<Window>) -> (Attempt, Option<Duration>) {
+        let late = || Attempt::Failed(format!("the folder took over {} s", LONGEST.as_secs()));
+        let (result, written) = oneshot::channel();
+        if let Err(mpsc::TrySendError::Full(_)) = self.0.try_send((Arc::clone(window), result)) {
+            return (late(), None);
+        }
+        let attempt = match timeout(LONGEST, written).await {
+            Ok(Ok(attempt)) => attempt,
+            Ok(Err(_)) => Attempt::Failed("the thread that writes has ended".into()),
+            Err(_) => late(),
+        };
+        (attempt, None)
     }
 }
 
