@@ -92,7 +92,7 @@ impl LinkTable {
     }
 
     /// Replaces the links of an allocator in a process by links to the functions that are left in
-    /// `allocator`.
+    /// `allocator`. After an error, the process has no links in the file.
     pub fn reattach_own(
         &mut self,
         kernel: &mut Kernel,
@@ -106,6 +106,11 @@ impl LinkTable {
         let links = reattach(kernel, allocator, owner, &self.settings, old)?;
         own.add(allocator.identity, links);
         Ok(())
+    }
+
+    /// Whether the process of a slot has its own links in a file.
+    pub fn has_own_in(&self, slot: u32, file: FileId) -> bool {
+        self.own.get(&slot).is_some_and(|own| own.has(file))
     }
 
     /// Whether the process of a slot has its own links.
@@ -149,9 +154,12 @@ impl LinkTable {
     }
 
     /// Removes functions that are patched in a process from the links of their file. Returns
-    /// whether any of them was probed.
+    /// whether any of them was probed. After an error, the file has no links.
     pub fn leave_out(&mut self, kernel: &mut Kernel, patched: &Patched) -> anyhow::Result<bool> {
-        self.shared.leave_out(kernel, patched, &self.settings)
+        let settings = &self.settings;
+        self.shared.leave_out(patched, |allocator, old| {
+            reattach(kernel, allocator, Owner::All, settings, old)
+        })
     }
 
     /// Detaches the links that processes share in `files`.

@@ -17,6 +17,11 @@ impl<T> OwnLinks<T> {
         self.0.is_empty()
     }
 
+    /// Whether there is a link in `file` that stays longer than a window.
+    pub(super) fn has(&self, file: FileId) -> bool {
+        self.0.iter().any(|(of, _)| *of == Some(file))
+    }
+
     /// Adds links in `file`.
     pub(super) fn add(&mut self, file: FileId, links: Vec<T>) {
         self.0.extend(links.into_iter().map(|link| (Some(file), link)));
@@ -61,6 +66,7 @@ mod tests {
         assert_eq!(links.take_unmapped(|file| file == kept), ["je_free", "je_malloc"]);
         assert!(links.take_unmapped(|file| file == kept).is_empty());
         assert!(links.take_of(gone).is_empty());
+        assert!(links.has(kept) && !links.has(gone));
         assert_eq!(links.take_of(kept), ["free", "malloc"]);
         assert_eq!(links.take(), ["marker"]);
         assert!(links.is_empty());

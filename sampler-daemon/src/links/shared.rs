@@ -1,7 +1,7 @@
 //! Links that processes share: one set for each file with an allocator.
 
 use super::FileId;
-use super::points::{Owner, attach, attach_sampler, reattach};
+use super::points::{Owner, attach, attach_sampler};
 use crate::bpf::{Kernel, Link, Settings, pages};
 use crate::inspect::allocator::Allocator;
 use crate::inspect::code_in_memory;
@@ -86,13 +86,15 @@ impl SharedLinks {
         self.files.insert(identity, shared);
     }
 
-    /// Removes functions that are patched in a process from the links of their file. Returns
-    /// whether any of them was probed.
+    /// Removes functions that are patched in a process from the links of their file: `reattach`
+    /// replaces the file's links. Returns whether any of the functions was probed.
+    ///
+    /// If `reattach` fails, the file has no links and leaves the table, so that it can be attached
+    /// to again.
     pub(super) fn leave_out(
         &mut self,
-        kernel: &mut Kernel,
         patched: &Patched,
-        settings: &Settings,
+        reattach: impl FnOnce(&Allocator, Vec<Link>) -> anyhow::Result<Vec<Link>>,
     ) -> anyhow::Result<bool> {
         let Some(file) = self.file_mut(patched.identity) else { return Ok(false) };
         let probed = file.allocator.functions.len();
@@ -103,7 +105,14 @@ impl SharedLinks {
         tracing::warn!("no longer probed in any process: {}", patched.blind(patched.pid));
         patched.clone().add_to(&mut file.left_out);
         let old = std::mem::take(&mut file.links);
-        file.links = reattach(kernel, &file.allocator, Owner::All, settings, old)?;
+        match reattach(&file.allocator, old) {
+            Ok(links) => file.links = links,
+            Err(error) => {
+                let identity = file.allocator.identity;
+                self.files.remove(&identity);
+                return Err(error);
+            }
+        }
         Ok(true)
     }
 
@@ -231,6 +240,31 @@ fn is_same(known: &Allocator, allocator: &Allocator) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inspect::allocator::Function;
+    use crate::inspect::placement::Placement;
+    use sampler_common::wire::{Role, Shape};
+
+    #[test]
+    fn a_file_whose_links_cannot_be_replaced_can_be_attached_to_again() {
+        let placement = Placement {
+            displacement: 0,
+            instruction: String::new(),
+            emulated: true,
+            reason: String::new(),
+        };
+        let (symbols, role, shape) = (vec!["malloc".to_owned()], Role::Malloc, Shape::DEFAULT);
+        let malloc = Function { symbols, role, shape, offset: 64, placement };
+        let allocator = Allocator { functions: vec![malloc], ..Allocator::none() };
+        let patched = Patched::find(7, &allocator, |_| true).unwrap();
+        let mut links = SharedLinks::default();
+        links.enter(allocator.clone(), Vec::new(), Vec::new());
+        let refused = links.leave_out(&patched, |_, _| anyhow::bail!("refused"));
+        assert_eq!(refused.unwrap_err().to_string(), "refused");
+        assert!(!links.has(&allocator));
+        links.enter(allocator.clone(), Vec::new(), Vec::new());
+        assert!(links.leave_out(&patched, |_, _| Ok(Vec::new())).unwrap());
+        assert!(links.has(&allocator) && links.left_out(&allocator) == [patched]);
+    }
 
     #[test]
     fn an_unmapped_file_is_closed_by_the_second_survey() {

@@ -155,8 +155,21 @@ impl Worker {
             .map_err(|error| AttachError::Other(pid, format!("read /proc/{pid}/maps: {error}")))
     }
 
-    /// Attaches to those discovered allocators that are not probed yet.
-    pub(super) fn probe(&mut self, slot: u32, mut discovery: Discovery) -> anyhow::Result<()> {
+    /// Attaches to those discovered allocators that are not probed yet. An error is also recorded
+    /// as a blind part of the process, until the next call succeeds.
+    pub(super) fn probe(&mut self, slot: u32, discovery: Discovery) -> anyhow::Result<()> {
+        let probed = self.probe_discovered(slot, discovery);
+        if let Err(error) = &probed
+            && let Some(profiled) = self.ingest.table.get(slot)
+        {
+            let record = self.ingest.processes.get_mut(profiled.id);
+            record.blind.push(not_probed(error));
+            record.has_unseen_allocations = true;
+        }
+        probed
+    }
+
+    fn probe_discovered(&mut self, slot: u32, mut discovery: Discovery) -> anyhow::Result<()> {
         // The image is opened now: at the first sample, the process may be gone or run another
         // program.
         self.ingest.open_image(slot);
@@ -180,11 +193,18 @@ impl Worker {
         }
         let known = profiled.allocators.len();
         for allocator in discovery.allocators {
-            if profiled.allocators.iter().any(|known| known.identity == allocator.identity) {
-                continue;
-            }
+            let identity = allocator.identity;
+            let is_known = profiled.allocators.iter().any(|known| known.identity == identity);
             // In an open window a new allocator is probed at once, else from the next window on.
             let is_later = self.config.windows.is_some() && !self.links.has_own(slot);
+            // A known allocator has lost its links if they could not be replaced.
+            let is_probed = match is_own {
+                true => self.config.windows.is_some() || self.links.has_own_in(slot, identity),
+                false => self.links.shared.mapped(identity),
+            };
+            if is_known && is_probed {
+                continue;
+            }
             match is_own {
                 true if is_later => {}
                 true => self.links.attach_own(&mut self.kernel, slot, profiled.pid, &allocator)?,
@@ -199,6 +219,9 @@ impl Worker {
                 );
             }
             record.sources.insert(probed_by);
+            if is_known {
+                continue;
+            }
             record.allocators.push(allocator.title());
             profiled.allocators.push(allocator);
         }
@@ -228,6 +251,11 @@ impl Worker {
     pub(super) fn has_own_links(&self) -> bool {
         self.config.attach_mode == AttachMode::Pids || self.config.windows.is_some()
     }
+}
+
+/// The blind part that an error of an attach leaves.
+pub(super) fn not_probed(error: &anyhow::Error) -> Blind {
+    format!("not probed: {error:#}").into()
 }
 
 impl Attached {

@@ -37,11 +37,17 @@ impl<'a> Case<'a> {
 impl Coverage {
     /// Keeps the blind parts that discovery has found in a process.
     pub(super) fn look(&mut self, pid: u32, discovery: &Discovery) {
-        let blind = &discovery.blind;
-        if blind.is_empty() {
-            self.blind.remove(&pid);
-        } else if self.blind.len() < MAX_BLIND_PROCESSES || self.blind.contains_key(&pid) {
-            self.blind.insert(pid, blind.clone());
+        self.blind.remove(&pid);
+        discovery.blind.iter().for_each(|of| self.add(pid, of.clone()));
+    }
+
+    /// Keeps one more blind part of a process, until the next inspection of the process.
+    pub(super) fn add(&mut self, pid: u32, blind: Blind) {
+        if self.blind.len() < MAX_BLIND_PROCESSES || self.blind.contains_key(&pid) {
+            let known = self.blind.entry(pid).or_default();
+            if !known.contains(&blind) {
+                known.push(blind);
+            }
         }
     }
 

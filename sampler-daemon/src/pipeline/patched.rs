@@ -7,6 +7,7 @@
 //! kernel writes the breakpoint again over the patch as soon as mappings of the file merge.
 //! A shared link loses the function for all processes.
 
+use super::attach::not_probed;
 use super::worker::Worker;
 use crate::inspect::allocator::{Allocator, Function};
 use crate::inspect::code_in_memory::{Code, Found};
@@ -67,14 +68,13 @@ impl Worker {
         }
         for of in patched {
             match self.links.leave_out(&mut self.kernel, of) {
-                Ok(false) => {}
-                // Each process that maps the file reports the function.
-                Ok(true) => {
-                    let all = self.ingest.table.all_attached_mut();
-                    all.for_each(|(_, of)| of.inspect_all_again());
-                }
+                Ok(false) => continue,
+                Ok(true) => {}
                 Err(error) => tracing::warn!(pid = of.pid, path = of.path, "{error:#}"),
             }
+            // Each process that maps the file reports the function, or attaches to the file again.
+            let all = self.ingest.table.all_attached_mut();
+            all.for_each(|(_, of)| of.inspect_all_again());
         }
     }
 
@@ -83,7 +83,7 @@ impl Worker {
     pub(super) fn exclude_newly_patched(&mut self, slot: u32, mappings: &[Mapping]) -> bool {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return false };
         let Some(attached) = &mut profiled.attached else { return false };
-        let pid = profiled.pid;
+        let (id, pid) = (profiled.id, profiled.pid);
         let Ok(code) = Code::open(pid, mappings) else { return false };
         let is_patched = |allocator: &Allocator, function: &Function| {
             code.find(allocator, function, true) == Found::Other
@@ -114,6 +114,8 @@ impl Worker {
                     let again = self.links.reattach_own(&mut self.kernel, slot, pid, &allocator);
                     if let Err(error) = again {
                         tracing::warn!(pid, path = allocator.path, "{error:#}");
+                        // The next inspection, which is soon, attaches again.
+                        self.ingest.processes.get_mut(id).blind.push(not_probed(&error));
                     }
                 }
                 false => self.exclude_for_all(&[patched]),

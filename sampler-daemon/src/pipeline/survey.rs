@@ -4,6 +4,7 @@
 //! If the kernel reports new mappings, the survey is a rare repair. Otherwise it is how allocators
 //! are found.
 
+use super::attach::not_probed;
 use super::schedule::SurveyTimer;
 use super::worker::Worker;
 use crate::inspect::discovery::Discovery;
@@ -116,20 +117,24 @@ impl Worker {
     }
 
     /// Attaches, for all processes, to what was found in one process, or in a file that it has
-    /// mapped.
+    /// mapped. What could not be attached to is a blind part of the process until its next
+    /// inspection.
     pub(super) fn attach_found(&mut self, pid: u32, found: &Discovery) {
         if self.has_own_links() {
             return;
         }
-        let Worker { links, kernel, .. } = self;
-        for sampler in &found.samplers {
-            if let Err(error) = links.attach_shared_sampler(kernel, sampler) {
-                tracing::warn!(pid, path = sampler.allocator.path, "{error:#}");
-            }
-        }
-        for allocator in &found.allocators {
-            if let Err(error) = links.attach_shared(kernel, allocator) {
-                tracing::warn!(pid, path = allocator.path, "{error:#}");
+        let Worker { links, kernel, coverage, .. } = self;
+        let samplers = found
+            .samplers
+            .iter()
+            .map(|sampler| (&sampler.allocator.path, links.attach_shared_sampler(kernel, sampler)));
+        let mut attached: Vec<_> = samplers.collect();
+        attached
+            .extend(found.allocators.iter().map(|of| (&of.path, links.attach_shared(kernel, of))));
+        for (path, attached) in attached {
+            if let Err(error) = attached {
+                tracing::warn!(pid, path, "{error:#}");
+                coverage.add(pid, not_probed(&error));
             }
         }
         self.exclude_for_all(&found.patched);

@@ -1,10 +1,12 @@
 //! Programs whose code in memory differs from their files.
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use sampler_tests::child::Child;
 use sampler_tests::daemon::sampler;
 use sampler_tests::{Daemon, Profile, Truth, Workload, build, wait};
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
 
 /// Every allocation is sampled: held bytes are exact.
@@ -111,6 +113,55 @@ fn a_later_patched_function_is_left_at_once() -> Result<()> {
         patched_after(function, "far", &[])?;
     }
     patched_after("malloc", "near", &[])
+}
+
+/// Limits the descriptors of the daemon's guardian: it can receive one more request, whose link it
+/// cannot make.
+fn limit_guardian(daemon: &Daemon) -> Result<()> {
+    let guardian = daemon.guardian()?;
+    let is_free = |number: &u64| !Path::new(&format!("/proc/{guardian}/fd/{number}")).exists();
+    // A request brings three descriptors: the program's, the file's, and that of the link's socket.
+    let last = (0..).filter(is_free).nth(2).context("no free descriptor")?;
+    let pid = Pid::from_raw(guardian.cast_signed());
+    let limit = Rlimit { current: Some(last + 1), maximum: Some(last + 1) };
+    prlimit(pid, Resource::Nofile, limit).context("limit the guardian")?;
+    Ok(())
+}
+
+/// The links of a file are replaced when a function is patched. If the kernel refuses the new links,
+/// nothing is probed any more, and the next inspection attaches again.
+#[test]
+fn a_refused_replacement_of_links_is_made_up_for() -> Result<()> {
+    for shared in [false, true] {
+        let mut others = match shared {
+            true => (0..4).map(|_| program("none", "near", "before")).collect::<Result<_>>()?,
+            false => Vec::new(),
+        };
+        let mut patched = program("malloc", "near", "after")?;
+        let pids: Vec<u32> = others.iter().chain([&patched]).map(Workload::pid).collect();
+        let daemon = Daemon::start(&pids, &ALL)?;
+        limit_guardian(&daemon)?;
+        patched.go()?;
+        patched.wait_for_mark()?;
+        wait::until("the patch to be seen", || named(&daemon, "malloc"))?;
+        wait::until("the refusal", || {
+            Ok(daemon.log().contains("Too many open files").then_some(()))
+        })
+        .with_context(|| daemon.log())?;
+        wait::until("the file to be probed again", || {
+            let status = daemon.status()?;
+            Ok((!status["blind"].to_string().contains("not probed: attach")).then_some(()))
+        })
+        .with_context(|| daemon.log())?;
+        for other in &mut others {
+            other.go()?;
+            let truth = other.truth()?;
+            holds(&daemon, other, &truth, "malloc")?;
+            other.exit()?;
+        }
+        runs(daemon, patched, "malloc")?;
+    }
+    Ok(())
 }
 
 /// Links are shared from five processes on. A function that one process has patched is probed in
