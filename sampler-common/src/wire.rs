@@ -28,7 +28,8 @@ pub use python::{
     MAX_PYTHON_FRAMES, MAX_PYTHON_INTERPRETERS, PYTHON_BLOCK_MASK, PYTHON_BLOCK_WORDS,
     PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT, PYTHON_FRAME_BYTES,
     PYTHON_SCRATCH_WORDS, PYTHON_SEVERAL, PYTHON_SHARED, PYTHON_TABLE_WORDS, PYTHON_VERSION_WORD,
-    PythonFrame, PythonRecord, PythonRuntime, python_has_version, python_mixed, python_table_words,
+    PythonFrame, PythonRecord, PythonRuntime, PythonScratch, python_has_version, python_mixed,
+    python_table_words,
 };
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 pub use shape::{MAX_ARGUMENTS, NONE, Shape};

@@ -9,7 +9,7 @@ use sampler_common::limits::{
 use sampler_common::wire::{
     self, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KNOWN_SETS, KNOWN_WAYS, KernelState,
     KnownScratch, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
-    ProcessConfig, ProcessTotals, PythonRuntime, Site, WindowState,
+    ProcessConfig, ProcessTotals, PythonRuntime, PythonScratch, Site, WindowState,
 };
 
 /// The daemon maps the memory of such a map and reads and writes it with atomic operations.
@@ -88,6 +88,10 @@ pub static KNOWN: Array<KnownStack> = Array::with_max_entries(MAX_CACHED_STACKS,
 /// The place of each CPU for the values that it compares with a known stack.
 #[map]
 pub static KNOWN_SCRATCH: PerCpuArray<KnownScratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// The place of each CPU for the record of Python frames that it makes.
+#[map]
+pub static PYTHON_SCRATCH: PerCpuArray<PythonScratch> = PerCpuArray::with_max_entries(1, 0);
 
 /// Number of stacks of mapping calls that each process slot has copied in the present second. The
 /// upper half of a word is the second (in units of 2^30 ns), the lower half the number.

@@ -6,19 +6,20 @@
 //! starting there. The kernel does not interpret the frames: see
 //! `sampler_common::wire::PythonRecord`.
 
-use crate::{live, maps, record, settings, stack_bounds};
+use crate::{atomic, live, maps, record, settings, stack_bounds};
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
 use aya_ebpf::helpers::generated::bpf_probe_read_user as read_user;
 use aya_ebpf::helpers::bpf_get_current_task;
-use core::mem::MaybeUninit;
+use core::mem::offset_of;
 use core::ptr::{read_volatile, write_volatile};
+use core::slice;
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{
     MAX_PYTHON_FRAMES, MAX_PYTHON_INTERPRETERS, PYTHON_BLOCK_MASK, PYTHON_BYTES_OFFSET,
     PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT, PYTHON_FRAME_BYTES, PYTHON_SCRATCH_WORDS,
     PYTHON_SEVERAL, PYTHON_SHARED, PYTHON_TABLE_WORDS, PYTHON_VERSION_WORD, PythonFrame,
-    PythonRecord, PythonRuntime, RecordKind, Space, python_has_version, python_mixed,
-    python_table_words,
+    PythonRecord, PythonRuntime, PythonScratch, RecordKind, Space, python_has_version,
+    python_mixed, python_table_words,
 };
 
 /// Sends the Python frames of a sample if its process runs Python. Returns 1 if the process runs
@@ -110,14 +111,21 @@ extern "C" fn state_of_holder(slot: u32, newest: u64, thread: u64) -> u64 {
 /// Bits of a pointer to an object that some Python versions use as tags.
 const TAG: u64 = 7;
 
-/// Copies frames, starting with `frame`. `flags` is those of the record without [`PYTHON_CUT`].
+/// Sends frames, starting with `frame`. `flags` is those of the record without [`PYTHON_CUT`].
+///
+/// Without a record, the sample keeps its native frames, and is counted: if a program that was
+/// preempted on this CPU makes its record, or if the ring has no room.
 #[inline(always)]
 fn copy(mut frame: u64, space: u64, sample: u64, flags: u32) {
-    // A record without room is dropped: the sample keeps its native frames.
-    let Some(mut entry) = maps::RING.reserve::<PythonRecord>(0) else { return };
-    record::count_sent(space as u32, size_of::<PythonRecord>());
-    let to: *mut PythonRecord = MaybeUninit::as_mut_ptr(&mut entry);
-    // SAFETY: fields of the reserved record.
+    let Some(scratch) = maps::PYTHON_SCRATCH.get_ptr_mut(0) else { return };
+    // SAFETY: a field of a map value.
+    let taken = unsafe { &raw mut (*scratch).taken };
+    if !atomic::exchange(taken, 0, 1) {
+        return;
+    }
+    // SAFETY: a field of a map value, which is this program's from now on.
+    let to = unsafe { &raw mut (*scratch).record };
+    // SAFETY: as above.
     unsafe {
         (&raw mut (*to).kind).write(RecordKind::Python as u32);
         (&raw mut (*to).count).write_volatile(0);
@@ -125,42 +133,63 @@ fn copy(mut frame: u64, space: u64, sample: u64, flags: u32) {
         (&raw mut (*to).sample).write(sample);
         (&raw mut (*to).flags).write_volatile(flags | PYTHON_CUT);
         (&raw mut (*to).pad).write(0);
-        (&raw mut (*to).block_frame).write_volatile(0);
+        (&raw mut (*scratch).block_frame).write_volatile(0);
     }
     for index in 0..MAX_PYTHON_FRAMES {
-        let previous = frame_at(to, space as u32, frame, index as u64);
-        // SAFETY: a field of the reserved record.
+        let previous = frame_at(scratch, space as u32, frame, index as u64);
+        // SAFETY: as above.
         unsafe { (&raw mut (*to).count).write_volatile(index as u32 + 1) };
         if previous == 0 {
-            // SAFETY: a field of the reserved record.
+            // SAFETY: as above.
             unsafe { (&raw mut (*to).flags).write_volatile(flags) };
             break;
         }
         frame = previous;
     }
-    entry.submit(BPF_RB_NO_WAKEUP as u64);
+    output(to, space as u32);
+    // SAFETY: as above; the memory is free for another program from now on.
+    unsafe { write_volatile(taken, 0) };
+}
+
+/// Copies the valid part of a record to the ring, if the ring has room.
+#[inline(always)]
+fn output(record: *const PythonRecord, slot: u32) {
+    // SAFETY: a field of the record. The verifier needs the bound of a number that it reads anew.
+    let count = unsafe { read_volatile(&raw const (*record).count) } as usize;
+    if count > MAX_PYTHON_FRAMES {
+        return;
+    }
+    let bytes = offset_of!(PythonRecord, frames) + count * size_of::<PythonFrame>();
+    // SAFETY: the record has room for the frames.
+    let valid = unsafe { slice::from_raw_parts(record.cast::<u8>(), bytes) };
+    record::count_sent(slot, bytes);
+    if maps::RING.output::<[u8]>(valid, u64::from(BPF_RB_NO_WAKEUP)).is_err() {
+        record::count_sent(slot, bytes.wrapping_neg());
+    }
 }
 
 /// Copies a frame to its place in the record, all 0 if the frame cannot be read. Returns the
 /// address of the caller's frame.
 #[inline(never)]
 #[unsafe(export_name = "python_frame_at")]
-extern "C" fn frame_at(to: *mut PythonRecord, slot: u32, frame: u64, index: u64) -> u64 {
+extern "C" fn frame_at(scratch: *mut PythonScratch, slot: u32, frame: u64, index: u64) -> u64 {
     let Some(runtime) = maps::PYTHON.get_ptr(slot) else { return 0 };
-    if to.is_null() || index >= MAX_PYTHON_FRAMES as u64 {
+    if scratch.is_null() || index >= MAX_PYTHON_FRAMES as u64 {
         return 0;
     }
     // SAFETY: the index is less than the array's length.
-    let place = unsafe { (&raw mut (*to).frames).cast::<PythonFrame>().add(index as usize) };
-    let offset = in_block(to, runtime, frame);
-    let block = block(to);
+    let place = unsafe {
+        (&raw mut (*scratch).record.frames).cast::<PythonFrame>().add(index as usize)
+    };
+    let offset = in_block(scratch, runtime, frame);
+    let block = block(scratch);
     let at = |field: u64| {
         let word = (offset & PYTHON_BLOCK_MASK) + (field & PYTHON_FRAME_BYTES);
         // SAFETY: the sum of both masks is less than the length of the block.
         unsafe { read_volatile(block.byte_add(word as usize)) }
     };
     let code = at(field!(runtime, code)) & !TAG;
-    // SAFETY: a field of a place in the reserved record.
+    // SAFETY: a field of a place in the record.
     unsafe { write_volatile(&raw mut (*place).code, code) };
     // SAFETY: as above.
     unsafe { write_volatile(&raw mut (*place).address, frame) };
@@ -171,21 +200,21 @@ extern "C" fn frame_at(to: *mut PythonRecord, slot: u32, frame: u64, index: u64)
     // SAFETY: as above.
     unsafe { write_volatile(&raw mut (*place).boundary, boundary) };
     let previous = at(field!(runtime, previous));
-    // SAFETY: a field of the reserved record.
-    let is_one = unsafe { read_volatile(&raw const (*to).flags) } & PYTHON_SEVERAL == 0;
+    // SAFETY: a field of the record.
+    let is_one = unsafe { read_volatile(&raw const (*scratch).record.flags) } & PYTHON_SEVERAL == 0;
     let is_versioned = is_one && field!(runtime, versioned) != 0;
-    let fingerprint = fingerprint(to, code.wrapping_add(field!(runtime, code_words)), is_versioned);
+    let fingerprint = fingerprint(scratch, code.wrapping_add(field!(runtime, code_words)), is_versioned);
     // SAFETY: as above.
     unsafe { write_volatile(&raw mut (*place).fingerprint, fingerprint) };
     previous
 }
 
-/// The offset of a frame in the block of the record, which is filled if it does not contain the
+/// The offset of a frame in the block, which is filled if it does not contain the
 /// frame. A read costs more than most of its bytes, so the page before the frame is read too.
 #[inline(never)]
-fn in_block(to: *mut PythonRecord, runtime: *const PythonRuntime, frame: u64) -> u64 {
-    // SAFETY: a field of the reserved record.
-    let last = unsafe { &raw mut (*to).block_frame };
+fn in_block(scratch: *mut PythonScratch, runtime: *const PythonRuntime, frame: u64) -> u64 {
+    // SAFETY: a field of the scratch memory.
+    let last = unsafe { &raw mut (*scratch).block_frame };
     // SAFETY: as above.
     let offset = frame.wrapping_sub(block_start(runtime, unsafe { read_volatile(last) }));
     // SAFETY: as above.
@@ -195,7 +224,7 @@ fn in_block(to: *mut PythonRecord, runtime: *const PythonRuntime, frame: u64) ->
     let start = block_start(runtime, frame);
     let offset = frame.wrapping_sub(start) & PYTHON_BLOCK_MASK;
     let bytes = offset + (field!(runtime, frame_bytes) & PYTHON_FRAME_BYTES);
-    read(block(to), bytes as u32, start);
+    read(block(scratch), bytes as u32, start);
     // SAFETY: as above.
     unsafe { write_volatile(last, frame) };
     offset
@@ -210,20 +239,21 @@ fn block_start(runtime: *const PythonRuntime, frame: u64) -> u64 {
     frame.wrapping_sub(if before < in_page { before } else { in_page })
 }
 
-/// The fingerprint of the code object whose words are at address `words`. Words that cannot be read
+/// The fingerprint of the code object whose words are at `address`. Words that cannot be read
 /// count as zeros. The line table has no part in it if `is_versioned` and the code object has a
 /// version.
 #[inline(never)]
-fn fingerprint(to: *mut PythonRecord, words: u64, is_versioned: bool) -> u64 {
-    let scratch = scratch(to);
-    read(scratch, PYTHON_CODE_WORDS as u32 * 8, words);
+fn fingerprint(scratch: *mut PythonScratch, address: u64, is_versioned: bool) -> u64 {
+    // SAFETY: a field of the scratch memory.
+    let words = unsafe { &raw mut (*scratch).words }.cast::<u64>();
+    read(words, PYTHON_CODE_WORDS as u32 * 8, address);
     // SAFETY: all indexes are less than the number of words of the scratch.
-    let word = |index: usize| unsafe { read_volatile(scratch.add(index)) };
+    let word = |index: usize| unsafe { read_volatile(words.add(index)) };
     let mut count = PYTHON_CODE_WORDS as u64;
     if !is_versioned || !python_has_version(word(PYTHON_VERSION_WORD)) {
         let table = word(PYTHON_CODE_WORDS - 1).wrapping_add(PYTHON_BYTES_OFFSET);
         // SAFETY: as above.
-        let object = unsafe { scratch.add(PYTHON_CODE_WORDS) };
+        let object = unsafe { words.add(PYTHON_CODE_WORDS) };
         read(object, PYTHON_TABLE_WORDS as u32 * 8, table);
         // SAFETY: as above. The hash changes when it is computed for the first time.
         unsafe { write_volatile(object.add(1), 0) };
@@ -239,22 +269,16 @@ fn fingerprint(to: *mut PythonRecord, words: u64, is_versioned: bool) -> u64 {
 }
 
 #[inline(always)]
-fn scratch(to: *mut PythonRecord) -> *mut u64 {
-    // SAFETY: a field of the reserved record.
-    unsafe { &raw mut (*to).scratch }.cast()
+fn block(scratch: *mut PythonScratch) -> *mut u64 {
+    // SAFETY: a field of the scratch memory.
+    unsafe { &raw mut (*scratch).block }.cast()
 }
 
-#[inline(always)]
-fn block(to: *mut PythonRecord) -> *mut u64 {
-    // SAFETY: a field of the reserved record.
-    unsafe { &raw mut (*to).block }.cast()
-}
-
-/// Reads bytes of the process to memory of the record. The kernel writes zeros for bytes that cannot
+/// Reads bytes of the process to scratch memory. The kernel writes zeros for bytes that cannot
 /// be read. So no branch is needed, of which the verifier would follow both ways.
 #[inline(always)]
 fn read(into: *mut u64, bytes: u32, address: u64) {
-    // SAFETY: the record has room for what the callers read; the helper may fail on the source.
+    // SAFETY: the target has room for what the callers read; the helper may fail on the source.
     unsafe { read_user(into.cast(), bytes, address as *const _) };
 }
 

@@ -74,7 +74,7 @@ pub extern "C" fn share(slot: u32, times: u64) -> u64 {
     if has_share { waiting } else { NO_SHARE }
 }
 
-/// Counts the `bytes` of a record that has reserved its place in the ring and is not submitted yet.
+/// Counts the `bytes` of a record that readers of the ring do not see yet.
 #[inline(always)]
 pub fn count_sent(slot: u32, bytes: usize) {
     if let Some(process) = maps::PROCESSES.get_ptr_mut(slot) {

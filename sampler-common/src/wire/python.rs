@@ -11,7 +11,7 @@ use super::Space;
 /// ([`PYTHON_CUT`]).
 pub const MAX_PYTHON_FRAMES: usize = 128;
 
-/// Words of scratch memory for the kernel side's fingerprints.
+/// Words of [`PythonScratch::words`].
 pub const PYTHON_SCRATCH_WORDS: usize = 32;
 
 /// Maximum number of bytes that are read of a frame; used as a mask.
@@ -100,7 +100,8 @@ pub struct PythonRuntime {
 }
 
 /// The Python frames of a sampled allocation; sent before its
-/// [`AllocationRecord`](super::AllocationRecord).
+/// [`AllocationRecord`](super::AllocationRecord). The ring has the record without the frames that
+/// are not valid.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PythonRecord {
@@ -118,11 +119,22 @@ pub struct PythonRecord {
     pub pad: u32,
     /// The frames, newest first.
     pub frames: [PythonFrame; MAX_PYTHON_FRAMES],
-    /// Scratch memory of the kernel side, without a meaning for readers.
-    pub scratch: [u64; PYTHON_SCRATCH_WORDS],
-    /// Address of the last frame in `block`, or 0. Without a meaning for readers.
+}
+
+/// Memory in which a CPU makes one record; entry of `PYTHON_SCRATCH`. The memory stays in the CPU's
+/// cache, unlike the ring, through which every record passes once.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PythonScratch {
+    /// 1 while the CPU uses the entry.
+    pub taken: u64,
+    /// The record.
+    pub record: PythonRecord,
+    /// Words of a code object and of its line table.
+    pub words: [u64; PYTHON_SCRATCH_WORDS],
+    /// Address of the last frame in `block`, or 0.
     pub block_frame: u64,
-    /// Memory of the process, without a meaning for readers.
+    /// Frames as the process has them, and what lies between them.
     pub block: [u64; PYTHON_BLOCK_WORDS],
 }
 
@@ -173,10 +185,7 @@ pub const fn python_table_words(length: u64) -> u64 {
 }
 
 const _: () = assert!(size_of::<PythonFrame>() == 40);
-const _: () = assert!(
-    size_of::<PythonRecord>()
-        == 32 + MAX_PYTHON_FRAMES * 40 + (PYTHON_SCRATCH_WORDS + 1 + PYTHON_BLOCK_WORDS) * 8
-);
+const _: () = assert!(size_of::<PythonRecord>() == 32 + MAX_PYTHON_FRAMES * 40);
 const _: () = assert!(PYTHON_SCRATCH_WORDS.is_power_of_two());
 const _: () = assert!(PYTHON_CODE_WORDS + PYTHON_TABLE_WORDS <= PYTHON_SCRATCH_WORDS);
 const _: () = assert!(PYTHON_BLOCK_MASK + PYTHON_FRAME_BYTES + 8 <= PYTHON_BLOCK_WORDS as u64 * 8);

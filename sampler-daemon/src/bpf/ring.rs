@@ -260,7 +260,7 @@ fn event(bytes: &[u8]) -> Option<EventRecord> {
 fn python(bytes: &[u8]) -> Option<PythonStack> {
     type R = PythonRecord;
     let count = u32_at!(bytes, R, count) as usize;
-    let frames = bytes.get(offset_of!(R, frames)..offset_of!(R, scratch))?;
+    let frames = bytes.get(offset_of!(R, frames)..)?.get(..count * size_of::<PythonFrame>())?;
     let frame = |bytes: &[u8]| {
         type F = PythonFrame;
         Some(PythonFrame {
@@ -271,7 +271,7 @@ fn python(bytes: &[u8]) -> Option<PythonStack> {
             address: u64_at!(bytes, F, address),
         })
     };
-    let frames = frames.chunks_exact(size_of::<PythonFrame>()).take(count).map(frame);
+    let frames = frames.chunks_exact(size_of::<PythonFrame>()).map(frame);
     Some(PythonStack {
         space: space(bytes, offset_of!(R, space))?,
         sample: u64_at!(bytes, R, sample),
@@ -325,8 +325,8 @@ mod tests {
         bytes[4] = MAX_PYTHON_FRAMES as u8 + 1;
         assert!(matches!(parse(&bytes), Record::Malformed));
         bytes[4] = 3;
-        assert!(matches!(parse(&bytes), Record::Python(of) if of.frames.len() == 3));
-        let short = offset_of!(PythonRecord, scratch) - 1;
-        assert!(matches!(parse(&bytes[..short]), Record::Malformed));
+        let whole = offset_of!(PythonRecord, frames) + 3 * size_of::<PythonFrame>();
+        assert!(matches!(parse(&bytes[..whole]), Record::Python(of) if of.frames.len() == 3));
+        assert!(matches!(parse(&bytes[..whole - 1]), Record::Malformed));
     }
 }
