@@ -4,9 +4,14 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::step;
+
+/// Free space that a build from nothing needs with its tests, in GiB: measured, and rounded up.
+const BUILD_GIB: u64 = 20;
+/// Free space that a further build needs, in GiB.
+const REBUILD_GIB: u64 = 4;
 
 /// The two directories that every verb uses, both absolute.
 pub(crate) struct Workspace {
@@ -47,6 +52,27 @@ impl Workspace {
         let mut command = Command::new(step::cargo());
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         command
+    }
+
+    /// Checks that the file system has room for a build. A linker that finds none ends with a bus
+    /// error, which tells nobody why.
+    ///
+    /// # Errors
+    /// If there is too little room.
+    pub(crate) fn require_space(&self) -> Result<()> {
+        let is_built = self.target.join("debug/deps").exists();
+        let needed = if is_built { REBUILD_GIB } else { BUILD_GIB };
+        let mut command = Command::new("df");
+        command.args(["--output=avail", "--block-size=1G"]).arg(&self.root);
+        let text = step::output(&mut command)?;
+        let free = text.lines().last().unwrap_or_default().trim();
+        let free: u64 = free.parse().with_context(|| format!("parse df's {free:?}"))?;
+        ensure!(
+            free >= needed,
+            "{}: {free} GiB free, {needed} GiB needed (remove target directories of other checkouts)",
+            self.target.display()
+        );
+        Ok(())
     }
 
     /// The directory under which the project's own tools are installed (in its `bin/`).
