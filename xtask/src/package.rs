@@ -54,7 +54,9 @@ fn generate(workspace: &Workspace) -> Result<()> {
         fs::remove_dir_all(&directory)
             .with_context(|| format!("remove {}", directory.display()))?;
     }
-    write(&directory.join("third-party-licences"), &notices::text(workspace)?)?;
+    let libraries = notices::libraries(workspace)?;
+    write(&directory.join("third-party-licences"), &notices::text(&libraries)?)?;
+    write(&directory.join("sampler.cdx.json"), &notices::bill_of_materials(&libraries))?;
     write(&directory.join("changelog"), &changelog()?)?;
     for (name, man, completions, section) in PROGRAMS {
         let program = release.join(name);
