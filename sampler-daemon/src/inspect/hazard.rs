@@ -172,7 +172,7 @@ pub fn has_program(pid: u32) -> bool {
 }
 
 /// Whether process `pid` runs a program that Go's linker made.
-pub(super) fn is_go(pid: u32) -> bool {
+pub fn is_go(pid: u32) -> bool {
     match File::open(format!("/proc/{pid}/exe")) {
         Ok(file) => Elf::read(&file).is_ok_and(|elf| elf.is_go),
         // Only the file's user may be able to open it, as on FUSE mounts.

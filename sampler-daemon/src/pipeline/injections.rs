@@ -10,6 +10,7 @@ use super::facts::Facts;
 use super::worker::Worker;
 use crate::injector::Injector;
 use crate::inspect::discovery::Discovery;
+use crate::inspect::hazard::is_go;
 use crate::inspect::mappings::{self, Backing, Mapping};
 use crate::store::Criterion;
 use rustc_hash::FxHashMap;
@@ -152,6 +153,10 @@ impl Worker {
         let mut only = injections.only.iter();
         if !injections.only.is_empty() && !only.any(|criterion| criterion.matches(who)) {
             discovery.blind = vec!["not chosen by --inject-only".into()];
+            return;
+        }
+        // Such a process is refused: it must not be changed before.
+        if is_go(pid) {
             return;
         }
         discovery.blind = vec![injections.request(pid, program_image(mappings)).into()];

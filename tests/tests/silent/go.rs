@@ -3,7 +3,8 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, Finished, finish};
-use sampler_tests::{Daemon, build, wait};
+use sampler_tests::daemon::samplerd;
+use sampler_tests::{Daemon, build, inject, wait};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
@@ -80,6 +81,24 @@ fn go_programs_are_named_among_all_processes() -> Result<()> {
         is_named(&daemon, child.pid(), "exited")?;
     }
     daemon.stop()
+}
+
+/// A Go program is refused before the sampler is put into it.
+#[test]
+fn go_programs_are_not_injected() -> Result<()> {
+    for source in PROGRAMS {
+        let mut child = start(source)?;
+        let pid = child.pid().to_string();
+        let refused = samplerd(&["--listen", "tcp:127.0.0.1:0", "--inject", "--pid", &pid])?;
+        let line = &refused.stderr;
+        ensure!(refused.code() == 1 && line.contains(REASON), "{source}: {line}");
+        let remains = inject::remains(child.pid())?;
+        ensure!(remains == (0, 0), "{source}: something was left: {remains:?}");
+        allocate(&mut child)?;
+        child.send("")?;
+        ensure!(child.wait()?.success(), "{source}");
+    }
+    Ok(())
 }
 
 /// A short program, which is gone before samplerd can read it.

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use anyhow::{Result, anyhow};
 use sampler_daemon::injector::Injector;
+use sampler_daemon::inspect::hazard::{Hazard, is_go};
 use sampler_daemon::pipeline::Injecting;
 
 /// What becomes of the sampler in the processes when samplerd ends.
@@ -32,6 +33,14 @@ impl Injected {
         let injector = Injector::find().map_err(|error| anyhow!("--inject: {error}"))?;
         let injected = Injected { injector, at_end };
         for pid in &args.pids {
+            // Such a process is refused after the injection, too: it must not be changed before.
+            if is_go(*pid) {
+                match args.follow {
+                    true => tracing::warn!(pid, "--inject: {}", Hazard::Go),
+                    false => return Err(anyhow!("--inject: pid {pid}: {}", Hazard::Go)),
+                }
+                continue;
+            }
             match injected.injector.inject(*pid, args.sampling().interval_bytes) {
                 Ok(line) => tracing::info!(pid, "the sampler is in: {line}"),
                 Err(why) if args.follow => tracing::warn!(pid, "--inject: {why}"),
