@@ -10,6 +10,7 @@ mod commands;
 mod demo;
 mod ebpf;
 mod fleet;
+mod fuzz;
 mod licences;
 mod linker;
 mod notices;
@@ -84,6 +85,14 @@ enum Verb {
         /// Runs per line and seed
         #[arg(long, value_name = "N", default_value_t = simulate::RUNS, value_parser = clap::value_parser!(u32).range(1..))]
         runs: u32,
+    },
+    /// Fuzz what reads files, strings and messages of others, by libFuzzer
+    Fuzz {
+        /// Targets; all if none is named
+        targets: Vec<String>,
+        /// Seconds for each target
+        #[arg(long, value_name = "N", default_value_t = fuzz::SECONDS)]
+        seconds: u32,
     },
     /// Collect the beginnings of allocators' functions from Debian's packages (fetches 60 MB)
     Prologues,
@@ -195,6 +204,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             test::run(&workspace, &Selection { filter, simulations, long })
         }
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
+        Verb::Fuzz { targets, seconds } => fuzz::run(&workspace, &targets, seconds),
         Verb::Demo => demo::run(&workspace),
         Verb::Book => book::build(&workspace),
         Verb::Commands => commands::write(&workspace),

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use crate::steps::Steps;
 use crate::targets::{self, TestProgram};
 use crate::workspace::Workspace;
-use crate::{check, ebpf, fleet, package, packages, preload, pythons, simulate};
+use crate::{check, ebpf, fleet, fuzz, package, packages, preload, pythons, simulate};
 
 /// Number of slowest end-to-end files that are printed.
 const SLOWEST_PRINTED: usize = 12;
@@ -67,6 +67,7 @@ pub(crate) struct Selection {
 /// A missing component is reported and does not pass.
 pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     packages::require_root("the end-to-end tests load eBPF programs", "test")?;
+    workspace.require_space()?;
     let filter: Vec<&str> = selection.filter.as_deref().into_iter().collect();
     let mut steps = Steps::default();
     steps.time("packages", || packages::ensure(&packages::all(selection.long)))?;
@@ -89,6 +90,9 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     let build = || targets::build(workspace, &["--tests"]);
     let programs = steps.time("build end-to-end tests", build)?;
     steps.print();
+    if selection.long && filter.is_empty() {
+        fuzz::run(workspace, &[], fuzz::SECONDS)?;
+    }
     end_to_end(&programs, selection.long, &filter)
 }
 

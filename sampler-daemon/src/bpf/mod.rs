@@ -9,6 +9,8 @@ mod each_cpu;
 pub mod engine;
 pub mod events;
 pub mod filtered;
+#[cfg(fuzzing)]
+pub mod fuzz;
 pub mod guardian;
 pub mod kernel;
 pub mod link;

@@ -7,6 +7,8 @@
 
 mod answer;
 mod escape;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod guard;
 pub mod listen;
 mod metrics;

@@ -26,7 +26,7 @@ pub fn read(pid: u32) -> Cgroup {
 }
 
 /// Parses lines of `HIERARCHY:CONTROLLERS:PATH`.
-fn parse(text: &str) -> Cgroup {
+pub(super) fn parse(text: &str) -> Cgroup {
     let groups: Vec<(&str, &str)> = text
         .lines()
         .filter_map(|line| line.split_once(':')?.1.split_once(':'))

@@ -16,6 +16,8 @@ mod emulated;
 pub mod environment;
 mod families;
 mod family;
+#[cfg(fuzzing)]
+pub mod fuzz;
 pub mod hazard;
 pub mod htlhash;
 mod in_force;

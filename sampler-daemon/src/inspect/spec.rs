@@ -53,7 +53,7 @@ impl Spec {
 
     /// Parses the text of a specification. The error is the number of the line, from 1, and what is
     /// wrong with the line.
-    fn parse(text: &str) -> Result<Spec, (usize, String)> {
+    pub(super) fn parse(text: &str) -> Result<Spec, (usize, String)> {
         let mut spec = Spec::default();
         let mut count = 0;
         for (number, line) in (1..).zip(text.lines()) {

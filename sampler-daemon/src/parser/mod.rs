@@ -26,6 +26,8 @@ mod child;
 pub(crate) mod confine;
 mod debug_files;
 mod files;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod serve;
 mod trap;
 mod wire;

@@ -98,7 +98,7 @@ pub(super) fn receive_request(socket: impl AsFd) -> Result<Option<Request>, Errn
     Ok(decode_request(&bytes[..length]))
 }
 
-fn decode_request(bytes: &[u8]) -> Option<Request> {
+pub(super) fn decode_request(bytes: &[u8]) -> Option<Request> {
     let ([wanted, debug], mut rest) = bytes.split_first_chunk()?;
     let wanted = Wanted::ALL.into_iter().find(|of| *of as u8 == *wanted)?;
     let path = take_text(&mut rest, MAX_PATH_BYTES)?;
@@ -158,7 +158,7 @@ pub(super) fn receive_message(socket: impl AsFd, buffer: &mut Vec<u8>) -> Option
     decode_message(&buffer[..length])
 }
 
-fn decode_message(bytes: &[u8]) -> Option<Message> {
+pub(super) fn decode_message(bytes: &[u8]) -> Option<Message> {
     let (kind, mut rest) = bytes.split_first()?;
     match *kind {
         READY => rest.is_empty().then_some(Message::Ready),

@@ -9,6 +9,8 @@ mod debug_data;
 pub(crate) mod debug_file;
 mod demangled;
 pub(crate) mod elf;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod given_name;
 mod plt;
 pub mod symbolizer;

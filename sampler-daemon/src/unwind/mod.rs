@@ -11,6 +11,8 @@ mod evidence;
 mod fde_table;
 #[cfg(test)]
 pub(crate) mod fixture;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod generated;
 pub mod history;
 pub mod image;
