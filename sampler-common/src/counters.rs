@@ -114,7 +114,8 @@ outcomes! {
     UnwindGuessed = "unwind_guessed",
     /// A stack cut because the snapshot ended.
     UnwindTruncated = "unwind_truncated",
-    /// A stack cut because no unwind information covers a frame.
+    /// A stack cut at a frame without unwind information, or with a rule that does not lead to a
+    /// caller: it needs memory or a register that is not known, or leads nowhere.
     UnwindFailed = "unwind_failed",
     /// A stack in which Python frames stand for frames of the interpreter.
     PythonStack = "python_stack",

@@ -29,5 +29,6 @@ mod run_directory;
 mod running;
 pub mod store;
 pub mod symbolize;
+pub mod tls_file;
 pub mod token;
 pub mod unwind;

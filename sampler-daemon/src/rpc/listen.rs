@@ -1,9 +1,9 @@
-//! Where the API is served: on a Unix socket, or on TCP on loopback. And who can connect to the
-//! socket.
+//! Where the API is served: on a Unix socket, on TCP on loopback, or by TLS. And who can connect to
+//! the socket.
 
 use crate::run_directory;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,16 @@ pub enum Address {
     Unix(PathBuf),
     /// TCP, loopback only.
     Tcp(SocketAddr),
+    /// TLS over TCP, for clients with a certificate.
+    Tls(SocketAddr),
 }
 
 impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let wrong = || format!("address {text:?}: give unix:PATH or tcp:127.0.0.1:PORT");
+        let wrong =
+            || format!("address {text:?}: give unix:PATH, tcp:127.0.0.1:PORT, or tls:ADDRESS:PORT");
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() {
                 Err(wrong())
@@ -37,15 +40,14 @@ impl FromStr for Address {
                 Ok(Address::Unix(socket_path(path)?))
             };
         }
-        let address: SocketAddr =
-            text.strip_prefix("tcp:").ok_or_else(wrong)?.parse().map_err(|_| wrong())?;
-        let loopback = match address.ip() {
-            IpAddr::V4(ip) => ip.is_loopback(),
-            IpAddr::V6(ip) => ip.is_loopback(),
-        };
-        if !loopback {
+        let socket_address = |text: &str| text.parse::<SocketAddr>().map_err(|_| wrong());
+        if let Some(address) = text.strip_prefix("tls:") {
+            return socket_address(address).map(Address::Tls);
+        }
+        let address = socket_address(text.strip_prefix("tcp:").ok_or_else(wrong)?)?;
+        if !address.ip().is_loopback() {
             return Err(format!(
-                "address {text:?}: only loopback is served without TLS (give tcp:127.0.0.1:PORT)"
+                "address {text:?}: only loopback is served without TLS (give tcp:127.0.0.1:PORT, or tls:{address})"
             ));
         }
         Ok(Address::Tcp(address))
@@ -70,6 +72,7 @@ impl fmt::Display for Address {
         match self {
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::Tcp(address) => write!(f, "tcp:{address}"),
+            Address::Tls(address) => write!(f, "tls:{address}"),
         }
     }
 }
@@ -81,6 +84,8 @@ pub enum Listener {
     Unix(UnixListener, SocketFile),
     /// On TCP.
     Tcp(TcpListener),
+    /// On TCP, for TLS.
+    Tls(TcpListener),
 }
 
 /// Who can connect to a Unix socket.
@@ -133,7 +138,7 @@ impl Listener {
     pub async fn bind(address: &Address, access: Access) -> Result<Listener, String> {
         let failed = |error: io::Error| format!("listen on {address}: {error}");
         match address {
-            Address::Tcp(tcp) => {
+            Address::Tcp(tcp) | Address::Tls(tcp) => {
                 let listener =
                     TcpListener::bind(tcp).await.map_err(|error| match error.kind() {
                         io::ErrorKind::AddrInUse => {
@@ -143,7 +148,10 @@ impl Listener {
                         }
                         _ => failed(error),
                     })?;
-                Ok(Listener::Tcp(listener))
+                Ok(match address {
+                    Address::Tls(_) => Listener::Tls(listener),
+                    _ => Listener::Tcp(listener),
+                })
             }
             Address::Unix(path) => {
                 prepare(path, address)?;
@@ -159,6 +167,7 @@ impl Listener {
         match self {
             Listener::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
+            Listener::Tls(listener) => listener.local_addr().map(Address::Tls),
         }
     }
 }
@@ -225,7 +234,18 @@ mod tests {
         assert!(path(107).is_ok() && path(108).unwrap_err().contains("a path of 108 bytes"));
         assert!("tcp:127.0.0.1:80".parse::<Address>().is_ok());
         assert!("tcp:[::1]:80".parse::<Address>().is_ok());
-        for wrong in ["", "unix:", "/a/b", "tcp:10.0.0.1:80", "tcp:127.0.0.1", "tcp:localhost:1"] {
+        let everywhere = "tls:0.0.0.0:80".parse::<Address>().unwrap();
+        assert_eq!(everywhere.to_string(), "tls:0.0.0.0:80");
+        for wrong in [
+            "tls:",
+            "tls:h:80",
+            "",
+            "unix:",
+            "/a/b",
+            "tcp:10.0.0.1:80",
+            "tcp:127.0.0.1",
+            "tcp:localhost:1",
+        ] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
     }

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::time::Duration;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::server::NamedService as _;
-use tonic::transport::Server;
+use tonic::transport::{Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -26,14 +26,26 @@ const MAX_REQUESTS_PER_CONNECTION: u32 = 64;
 /// Most bytes of a request's headers.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 
-/// Serves until `shutdown` completes, and then cuts open streams. With a token, only requests with
-/// the token are answered.
+/// Which clients are served, besides those that the permissions of a Unix socket admit.
+pub enum Credentials {
+    /// All that can connect.
+    None,
+    /// Clients whose requests have the token.
+    Token(Token),
+    /// Clients with a certificate.
+    Certificates(ServerTlsConfig),
+}
+
+/// Serves until `shutdown` completes, and then cuts open streams.
+///
+/// # Errors
+/// If the certificates cannot be used, or if serving fails.
 pub async fn serve(
     listener: Listener,
     profiler: Profiler,
     names: Names,
     exports: Exports,
-    token: Option<Token>,
+    credentials: Credentials,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -50,7 +62,16 @@ pub async fn serve(
             .include_reflection_service(false)
     };
     let places = Places::new();
-    let router = Server::builder()
+    let (token, tls) = match credentials {
+        Credentials::None => (None, None),
+        Credentials::Token(token) => (Some(token), None),
+        Credentials::Certificates(tls) => (None, Some(tls)),
+    };
+    let mut server = Server::builder();
+    if let Some(tls) = tls {
+        server = server.tls_config(tls).context("use the certificates")?;
+    }
+    let router = server
         .http2_keepalive_interval(Some(PING_PERIOD))
         .http2_keepalive_timeout(Some(PING_PERIOD))
         .max_concurrent_streams(MAX_REQUESTS_PER_CONNECTION)
@@ -66,7 +87,7 @@ pub async fn serve(
             Listener::Unix(listener, _file) => {
                 router.serve_with_incoming(connections(UnixListenerStream::new(listener))).await
             }
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener) | Listener::Tls(listener) => {
                 router.serve_with_incoming(connections(TcpListenerStream::new(listener))).await
             }
         }

@@ -1,6 +1,8 @@
 //! Clients that mean harm, or have no right to their requests. All other clients are served
 //! meanwhile.
 
+mod tls;
+
 use anyhow::{Context, Result, ensure};
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
 use sampler_daemon::rpc::v1::{GetProfileRequest, StatusRequest};

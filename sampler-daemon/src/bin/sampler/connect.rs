@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow, bail};
 use hyper_util::rt::TokioIo;
 use sampler_daemon::rpc::listen::socket_path;
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
+use sampler_daemon::tls_file;
 use sampler_daemon::token::TokenFile;
 use std::error::Error;
 use std::fmt;
@@ -16,13 +17,16 @@ use tokio::net::{TcpStream, UnixStream};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
 
 const DEFAULT: &str = "unix:/run/sampler/samplerd.sock";
 const VARIABLE: &str = "SAMPLER_CONNECT";
 /// The variable that names the token file of a samplerd that listens on TCP.
 const TOKEN_VARIABLE: &str = "SAMPLER_TOKEN_FILE";
+/// The variables that name the files for TLS, in PEM: authorities of samplerd's certificate, and the
+/// client's own certificate and key.
+const TLS_VARIABLES: [&str; 3] = ["SAMPLER_TLS_CA", "SAMPLER_TLS_CERT", "SAMPLER_TLS_KEY"];
 /// Interval of keep-alive pings. A listener that never answers is given up after about two
 /// intervals.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -34,6 +38,8 @@ pub(crate) enum Address {
     Unix(PathBuf),
     /// `HOST:PORT`.
     Tcp(String),
+    /// `HOST:PORT`, by TLS.
+    Tls(String),
 }
 
 impl FromStr for Address {
@@ -42,15 +48,16 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address, String> {
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => socket_path(path).map(Address::Unix),
-            Some(("tcp", place)) => match place.rsplit_once(':') {
+            Some((scheme @ ("tcp" | "tls"), place)) => match place.rsplit_once(':') {
                 Some((host, port))
                     if !host.is_empty() && port.parse::<u16>().is_ok_and(|p| p > 0) =>
                 {
-                    Ok(Address::Tcp(place.to_owned()))
+                    let address = if scheme == "tls" { Address::Tls } else { Address::Tcp };
+                    Ok(address(place.to_owned()))
                 }
-                _ => Err("tcp needs a host and a port (try tcp:127.0.0.1:7070)".to_owned()),
+                _ => Err(format!("{scheme} needs a host and a port (try {scheme}:127.0.0.1:7070)")),
             },
-            _ => Err("neither unix:PATH nor tcp:127.0.0.1:PORT".to_owned()),
+            _ => Err("neither unix:PATH, tcp:127.0.0.1:PORT nor tls:HOST:PORT".to_owned()),
         }
     }
 }
@@ -60,6 +67,7 @@ impl fmt::Display for Address {
         match self {
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::Tcp(place) => write!(f, "tcp:{place}"),
+            Address::Tls(place) => write!(f, "tls:{place}"),
         }
     }
 }
@@ -118,7 +126,9 @@ impl Credentials {
 pub(crate) async fn client(address: &Address) -> Result<Client> {
     let channel = match address {
         Address::Unix(path) => channel(UnixStream::connect(path).await, address).await,
-        Address::Tcp(place) => channel(TcpStream::connect(place).await, address).await,
+        Address::Tcp(place) | Address::Tls(place) => {
+            channel(TcpStream::connect(place).await, address).await
+        }
     }?;
     // The size of a message is not bounded, because a profile can have many stacks.
     let client = SamplerClient::with_interceptor(channel, Credentials::of(address)?);
@@ -136,13 +146,44 @@ where
         let stream = stream.take().map(TokioIo::new);
         async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
-    // The connection exists already. HTTP only needs some host name.
-    let endpoint = Endpoint::from_static("http://samplerd")
+    let endpoint = match address {
+        Address::Tls(place) => tls_endpoint(place)?,
+        // The connection exists already. HTTP only needs some host name.
+        _ => Endpoint::from_static("http://samplerd"),
+    };
+    let endpoint = endpoint
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL)
         .keep_alive_while_idle(true);
     let channel = endpoint.connect_with_connector(connector).await;
     channel.map_err(|error| broken(address, &error))
+}
+
+/// An endpoint that speaks TLS with the files that the environment names.
+fn tls_endpoint(place: &str) -> Result<Endpoint> {
+    let file = |variable: &str| -> Result<(PathBuf, Vec<u8>)> {
+        let path = std::env::var_os(variable).filter(|path| !path.is_empty());
+        let path = path.map(PathBuf::from).ok_or_else(|| {
+            anyhow!(
+                "{variable} is not set: tls:{place} needs {} (PEM files)",
+                TLS_VARIABLES.join(", ")
+            )
+        })?;
+        let bytes = tls_file::read(&path).map_err(|error| anyhow!("{variable} is {error}"))?;
+        Ok((path, bytes))
+    };
+    let [authorities, certificate, key] = TLS_VARIABLES.map(file);
+    let (key_path, key) = key?;
+    tls_file::check_private(&key_path)
+        .map_err(|error| anyhow!("{} is {error}", TLS_VARIABLES[2]))?;
+    let tls = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(authorities?.1))
+        .identity(Identity::from_pem(certificate?.1, key));
+    let endpoint = Endpoint::from_shared(format!("https://{place}"))
+        .map_err(|error| anyhow!("tls:{place}: {error}"))?;
+    endpoint
+        .tls_config(tls)
+        .map_err(|error| anyhow!("{}: {:#}", TLS_VARIABLES.join(", "), anyhow::Error::from(error)))
 }
 
 fn refused(address: &Address, error: &io::Error) -> anyhow::Error {
@@ -195,12 +236,22 @@ mod tests {
 
     #[test]
     fn addresses_are_parsed_or_refused() {
-        for text in ["unix:/run/x.sock", "unix:x", "tcp:127.0.0.1:1", "tcp:[::1]:65535"] {
+        for text in
+            ["unix:/run/x.sock", "unix:x", "tcp:127.0.0.1:1", "tcp:[::1]:65535", "tls:host:1"]
+        {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
-        for text in
-            ["", "unix:", "/run/x.sock", "tcp:1234", "tcp::1", "tcp:h:0", "tcp:h:65536", "http:x"]
-        {
+        for text in [
+            "",
+            "unix:",
+            "/run/x.sock",
+            "tcp:1234",
+            "tcp::1",
+            "tcp:h:0",
+            "tcp:h:65536",
+            "tls:1",
+            "http:x",
+        ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }

@@ -1,10 +1,14 @@
-//! Who may use the API: permissions of the Unix socket, and the token over TCP.
+//! Who may use the API: permissions of the Unix socket, the token over TCP, and certificates over
+//! TLS.
 
 use anyhow::{Context as _, anyhow};
 use clap::Args as Group;
 use sampler_daemon::rpc::listen::{Access, Address};
+use sampler_daemon::rpc::serve::Credentials;
+use sampler_daemon::tls_file;
 use sampler_daemon::token::{Token, TokenFile};
 use std::path::PathBuf;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 /// Where the API's users come from.
 #[derive(Clone, Debug, Group)]
@@ -22,19 +26,42 @@ pub(crate) struct Api {
     /// $SAMPLER_TOKEN_FILE, or at the default place
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// Certificate of samplerd for --listen tls:ADDRESS:PORT, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+
+    /// Private key of --tls-cert, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+
+    /// Certificates, in PEM, of the authorities of clients: a client with a certificate of one of them sees everything, and may change how processes
+    /// are sampled
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
 }
 
 impl Api {
     /// Returns what is wrong if an option does not apply to this address.
     pub(crate) fn contradiction(&self, address: &Address) -> Option<String> {
         let is_unix = matches!(address, Address::Unix(_));
+        let files = [&self.tls_cert, &self.tls_key, &self.tls_client_ca];
+        let given = files.iter().filter(|file| file.is_some()).count();
         let is_of_socket = self.socket_mode.is_some() || self.socket_group.is_some();
         match () {
             () if is_of_socket && !is_unix => Some(format!(
                 "--socket-mode and --socket-group: {address} is no Unix socket (leave them out, or give --listen unix:PATH)"
             )),
-            () if self.token_file.is_some() && is_unix => Some(format!(
-                "--token-file: {address} needs no token (leave it out, or give --listen tcp:127.0.0.1:PORT)"
+            () if self.token_file.is_some() && !matches!(address, Address::Tcp(_)) => {
+                Some(format!(
+                    "--token-file: {address} needs no token (leave it out, or give --listen tcp:127.0.0.1:PORT)"
+                ))
+            }
+            () if matches!(address, Address::Tls(_)) && given < files.len() => {
+                Some(format!("{address}: give --tls-cert, --tls-key and --tls-client-ca"))
+            }
+            () if !matches!(address, Address::Tls(_)) && given > 0 => Some(format!(
+                "--tls-cert, --tls-key and --tls-client-ca: {address} has no TLS (leave them out, or give --listen tls:ADDRESS:PORT)"
             )),
             () => None,
         }
@@ -46,14 +73,45 @@ impl Api {
         Access { mode: self.socket_mode.unwrap_or(usual), group: self.socket_group }
     }
 
-    /// Makes a token for a TCP address and writes it to its file. A Unix socket needs no token.
-    pub(crate) fn token(&self, address: &Address) -> anyhow::Result<Option<(Token, TokenFile)>> {
-        let Address::Tcp(tcp) = address else { return Ok(None) };
+    /// What an address requires of clients. For a TCP address, a token is made and written to its
+    /// file, which is removed on drop.
+    pub(crate) fn credentials(
+        &self,
+        address: &Address,
+    ) -> anyhow::Result<(Credentials, Option<TokenFile>)> {
+        let tcp = match address {
+            Address::Unix(_) => return Ok((Credentials::None, None)),
+            Address::Tls(_) => return Ok((Credentials::Certificates(self.tls()?), None)),
+            Address::Tcp(tcp) => tcp,
+        };
         let token = Token::new().context("make a token for the API")?;
         let path = self.token_file.clone().unwrap_or_else(|| TokenFile::usual(tcp.port()));
         let file = TokenFile::write(&path, &token).map_err(|error| anyhow!(error))?;
         tracing::info!(token_file = %path.display(), "the API over TCP needs the token in this file");
-        Ok(Some((token, file)))
+        Ok((Credentials::Token(token), Some(file)))
+    }
+
+    /// The files for TLS, which are given.
+    fn tls(&self) -> anyhow::Result<ServerTlsConfig> {
+        let file = |option: &str, path: &Option<PathBuf>| -> anyhow::Result<Vec<u8>> {
+            let path = path.as_ref().with_context(|| format!("{option} is missing"))?;
+            tls_file::read(path).map_err(|error| anyhow!("{option} {error}"))
+        };
+        let key = self.tls_key.as_ref();
+        key.map_or(Ok(()), |path| tls_file::check_private(path))
+            .map_err(|error| anyhow!("--tls-key {error}"))?;
+        let identity = Identity::from_pem(
+            file("--tls-cert", &self.tls_cert)?,
+            file("--tls-key", &self.tls_key)?,
+        );
+        let authorities = Certificate::from_pem(file("--tls-client-ca", &self.tls_client_ca)?);
+        let tls = ServerTlsConfig::new().identity(identity).client_ca_root(authorities);
+        // An unusable file is reported now, not when the API is served.
+        Server::builder().tls_config(tls.clone()).map_err(|error| {
+            let error = anyhow::Error::from(error);
+            anyhow!("--tls-cert, --tls-key and --tls-client-ca: {error:#} (give PEM files, and the key of the certificate)")
+        })?;
+        Ok(tls)
     }
 }
 

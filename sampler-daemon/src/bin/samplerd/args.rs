@@ -143,7 +143,7 @@ pub(crate) struct Args {
     #[arg(help_heading = HOW, long, value_name = "FILE")]
     pub(crate) allocator_spec: Option<std::path::PathBuf>,
 
-    /// Where to serve the API: unix:PATH or tcp:127.0.0.1:PORT
+    /// Where to serve the API: unix:PATH, tcp:127.0.0.1:PORT, or tls:ADDRESS:PORT (with --tls-cert)
     #[arg(help_heading = SERVED, long, value_name = "ADDRESS", default_value = listen::DEFAULT)]
     pub(crate) listen: listen::Address,
 

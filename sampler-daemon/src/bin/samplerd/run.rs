@@ -120,7 +120,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let web = web::Bound::new(&args.web).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
     // Dropping `_token_file` removes the file.
-    let (token, _token_file) = args.api.token(&address)?.unzip();
+    let (credentials, _token_file) = args.api.credentials(&address)?;
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
     let program = Path::new("/proc/self/exe");
     let debuginfod = args.names.start(program)?;
@@ -157,7 +157,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         let _ = writeln!(stdout, "{NEXT}");
     }
     let mut hangs = false;
-    let result = serve::serve(listener, profiler.clone(), names, exports, token, async {
+    let result = serve::serve(listener, profiler.clone(), names, exports, credentials, async {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}

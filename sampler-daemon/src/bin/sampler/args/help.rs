@@ -20,6 +20,11 @@ Exit status:
 
 Environment:
   SAMPLER_CONNECT  where samplerd listens, if --connect is not given
+  SAMPLER_TOKEN_FILE
+                   the --token-file of a samplerd at tcp:…
+  SAMPLER_TLS_CA, SAMPLER_TLS_CERT, SAMPLER_TLS_KEY
+                   for tls:…, PEM files: authorities of samplerd's
+                   certificate, and a certificate and its key for sampler
   COLUMNS          width of tables, instead of the terminal's
   NO_COLOR         if set and not empty: no colours";
 

@@ -36,8 +36,8 @@ const MIN_PERIOD: Duration = Duration::from_millis(100);
 #[derive(Parser)]
 #[command(name = "sampler", version, max_term_width = 80, after_help = help::SAMPLER)]
 pub(crate) struct Args {
-    /// Where samplerd listens: unix:PATH or tcp:127.0.0.1:PORT [default: $SAMPLER_CONNECT, then
-    /// unix:/run/sampler/samplerd.sock]
+    /// Where samplerd listens: unix:PATH, tcp:127.0.0.1:PORT or tls:HOST:PORT [default:
+    /// $SAMPLER_CONNECT, then unix:/run/sampler/samplerd.sock]
     #[arg(long, value_name = "ADDRESS", global = true)]
     pub(crate) connect: Option<Address>,
     /// Print json instead of text
