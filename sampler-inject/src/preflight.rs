@@ -91,7 +91,7 @@ pub enum Refusal {
     NothingInjected,
 }
 
-/// Names of libraries that instrument or replace an allocator.
+/// Beginnings of the file names of libraries that instrument or replace an allocator.
 const INSTRUMENTS: [&str; 14] = [
     "libasan.so",
     "libtsan.so",
@@ -108,9 +108,10 @@ const INSTRUMENTS: [&str; 14] = [
     "libmemusage",
     "libmtrace",
 ];
-/// Symbols of sanitizers.
+/// Symbols that a program with a sanitizer has.
 const INSTRUMENTED: [&str; 4] = ["__asan_init", "__tsan_init", "__msan_init", "__hwasan_init"];
-/// Oldest supported version of glibc: since this version the thread's words are unused.
+/// Oldest supported version of glibc. Older versions use the thread-local bytes at
+/// [`THREAD_OFFSET`] themselves.
 const OLDEST_GLIBC: (u32, u32) = (2, 23);
 
 /// A checked process, locked against other injectors.
@@ -175,8 +176,8 @@ fn check_state(pid: i32) -> Result<()> {
             Err(Refusal::Unstoppable.into())
         }
         () if status.tracerpid != 0 => Err(Refusal::Traced { tracer: status.tracerpid }.into()),
-        // The process was stopped by ptrace(2) between both reads. The time is short, so the tracer
-        // is another injector.
+        // The tracer stopped the process between the read of `status` and that of `stat`. A
+        // debugger holds a process for longer, so the tracer is probably another injector.
         () if state == 't' => Err(Refusal::Busy.into()),
         () if state == 'T' => Err(Refusal::Halted.into()),
         () if matches!(state, 'Z' | 'X') => Err(Refusal::Ended.into()),
@@ -185,7 +186,8 @@ fn check_state(pid: i32) -> Result<()> {
     }
 }
 
-/// Locks a process against other injectors. A second injector does not wait.
+/// Locks a process against other injectors. A second injector is refused ([`Refusal::Busy`]) and
+/// does not wait.
 fn lock(pid: i32) -> Result<File> {
     let file = File::open(format!("/proc/{pid}/status")).map_err(|_| Refusal::NoProcess)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
@@ -264,8 +266,8 @@ fn version(libc: &[u8]) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Checks the threads of a stopped process. With `has_image`, their words may belong to an earlier
-/// injection.
+/// Checks the threads of a stopped process. With `has_image`, their thread-local bytes at
+/// [`THREAD_OFFSET`] may be in use: they belong to an earlier injection.
 ///
 /// # Errors
 /// A [`Refusal`], or any other failure.
@@ -289,8 +291,8 @@ pub fn check_threads(target: &Target, stopped: &Stopped, has_image: bool) -> Res
     Ok(())
 }
 
-/// Asks the seccomp programs of a stopped thread about each call in `calls`, and about the stub's
-/// own calls.
+/// Evaluates the seccomp filters of a stopped thread for each system call in `calls`, and for those
+/// of the stub itself.
 ///
 /// # Errors
 /// A [`Refusal`], or an error if a program cannot be evaluated.
@@ -330,8 +332,9 @@ fn name(nr: i64) -> &'static str {
     }
 }
 
-/// Finds room for the stub: zeros behind the code of a file, up to the page's end.
-/// A stub that a dead injector left is room, too, if no thread is in it.
+/// Finds room for the stub, the machine code that makes system calls in the process
+/// ([`StubPlace`]). The room is zeros between the end of a file's code and the end of its last
+/// page. The stub of a dead injector is reused if no thread executes it.
 ///
 /// # Errors
 /// If there is no room.

@@ -1,11 +1,9 @@
 //! The record of an injection, stored in the target. A later injector uses it to eject the sampler,
 //! or to go on with it.
 //!
-//! The record lies on a page of the image. Its magic is written last, when everything that the
-//! record names exists.
-//! No hook leads into the image before the magic is written.
-//! An image without such a record is the remains of a killed injector. No code ever ran there, so
-//! the image may be unmapped.
+//! The record lies on a page of the image. Its magic number is written last, when everything that
+//! the record names exists. No hook leads into the image before that. An image without a magic
+//! number was left by a killed injector. No code ever ran there, so the image may be unmapped.
 
 use crate::maps::{Mapping, Maps, PAGE_BYTES};
 use crate::memory::Memory;
@@ -57,10 +55,11 @@ pub fn is_of_image(mapping: &Mapping) -> bool {
     mapping.name == SHOWN
 }
 
-/// Ranges of an image: its mappings, and memory without a file that lies between two of them.
+/// Ranges of an incomplete image: its mappings, and anonymous memory between two of them.
 fn ranges(maps: &Maps) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
-    // End of the last mapping of an image, and of memory without a file that follows without a gap.
+    // End of the last mapping of the image, or of the anonymous memory adjacent to it. `None` after
+    // a gap.
     let mut open: Option<u64> = None;
     for mapping in &maps.all {
         let follows = open == Some(mapping.start);

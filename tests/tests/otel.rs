@@ -21,13 +21,14 @@ fn library(source: &str) -> Result<String> {
     path.to_str().map(str::to_owned).context("path is not UTF-8")
 }
 
-/// The workload. Its library is loaded before the mark (`early`) or after it (`late`).
+/// The workload. It loads its library before it waits for [`Workload::go`] (`early`), or after that
+/// (`late`).
 fn workload(when: &str, case: &str) -> Result<Workload> {
     Workload::start("otel.c", &[&library("otelarena.c")?, when, case])
 }
 
-/// Compares the sums of moments with those that the program prints. Each sample counts w/s objects,
-/// which is not always a whole number in binary.
+/// Compares the sums of moments with those that the program prints. A sample of size s and weight w
+/// counts for w/s objects, which is not always a whole number in binary.
 fn is_as_said(name: &str, row: &Row, alloc: &TrueSums, live: &TrueSums) -> Result<()> {
     for (what, ours, truth) in [
         ("alloc bytes", row.alloc_space.sum, alloc.bytes),
@@ -111,8 +112,8 @@ fn intervals_have_the_variance_of_the_weights() -> Result<()> {
     ensure!((row.alloc_space.variance / (100.0 * 4000.0 * 4000.0 * 0.99) - 1.0).abs() < 1e-9);
     ensure!((row.alloc_objects.variance / (100.0 * 100.0 * 100.0 * 0.99) - 1.0).abs() < 1e-9);
     ensure!(row.alloc_space.largest_inclusion == 0.01, "{row:?}");
-    // With the calibrated estimator, the process is weighted and a note says so. Failed trials are
-    // not available for the process.
+    // A request for the calibrated estimator gets the weighted one for this process, and a note
+    // says so. The failed-trials estimator is refused.
     let calibrated = daemon.profile("alloc", &["--estimator", "calibrated"])?;
     let notes = calibrated.json["notes"].to_string();
     ensure!(notes.contains("weighted, not calibrated"), "{notes}");

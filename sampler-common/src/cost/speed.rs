@@ -2,18 +2,18 @@
 //! them.
 //!
 //! Neighbours slow down virtual machines, and heat slows down processors. For seconds or minutes
-//! all prices rise together, by up to a half (550 and 780 ns for a hit in fourteen starts of one
-//! hour, and hardly anything between). A measurement has the speed of its moment, while a program
-//! pays at the speeds of its whole time. The common variation of the measurements is kept apart
-//! from the error of each single price:
+//! all prices rise together, by up to a half. In fourteen starts within one hour, a hit cost 550 or
+//! 780 ns, and hardly ever something between. A measurement has the speed of its moment, while a
+//! program runs at many speeds. So the common variation of all prices is kept apart from the error
+//! of each single price:
 //!
 //! ```text
 //! rₗ = mean over prices of priceₗ/mean(price)        s² = (ν·s₀² + Σ(rₗ − 1)²)/(ν + n − 1)        variance of the mean = s²/n
 //! ```
 //!
-//! s₀ is the assumed variation of machines before any is seen, with the weight of ν more
-//! measurements (the scale of an inverse-χ² law: A. Gelman et al., "Bayesian Data Analysis" (2013),
-//! section 2.6).
+//! rₗ is the relative price at measurement l of n. s₀ is the variation that is assumed before any
+//! measurement, with the weight of ν measurements (the scale of an inverse-χ² law: A. Gelman et
+//! al., "Bayesian Data Analysis" (2013), section 2.6).
 
 use super::Measured;
 
@@ -24,14 +24,15 @@ const PRIOR_SPEED: (f64, f64) = (0.18, 2.0);
 /// Speeds at several measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speed {
-    /// By measurement: its prices as a multiple of the mean prices.
+    /// For each measurement: its prices, divided by the mean prices.
     dearer: Vec<f64>,
     /// Relative standard error of the mean over all measurements.
     pub error: f64,
 }
 
 impl Speed {
-    /// The speeds from prices that were measured every time: a list of measurements for each price.
+    /// Computes the speeds. `prices` has a list of measurements for each price. A price that was
+    /// not measured every time is left out.
     pub fn of(prices: &[&[Measured]]) -> Speed {
         let looks = prices.iter().map(|looks| looks.len()).max().unwrap_or(0);
         let of_all: Vec<&[Measured]> =
@@ -48,8 +49,8 @@ impl Speed {
         Speed { dearer, error: (variance / n).sqrt() }
     }
 
-    /// Measurements of one price, converted to the mean speed. For a price that was not measured
-    /// every time, they are the first ones.
+    /// The measurements of one price, converted to the mean speed. If the price was not measured
+    /// every time, `looks` are its first measurements.
     #[must_use]
     pub fn normalized(&self, looks: &[Measured]) -> Vec<Measured> {
         let speeds = self.dearer.iter().filter(|of| **of > 0.0).copied();
@@ -77,7 +78,8 @@ mod tests {
     fn one_measurement_keeps_the_prior_speed_error() {
         let one = looks(&[550.0]);
         let speed = Speed::of(&[&one]);
-        // Both prices of that hour lie in the interval of either one.
+        // The interval of each of the two prices that the module's text names contains the other
+        // one.
         assert!(550.0 * (1.0 + 1.96 * speed.error) > 740.0, "{speed:?}");
         assert!(780.0 * (1.0 - 1.96 * speed.error) < 560.0, "{speed:?}");
         assert_eq!(speed.normalized(&one), one);
@@ -90,7 +92,7 @@ mod tests {
         assert!(calm.error < 0.015, "{calm:?}");
         let ns: Vec<f64> = (0..20).map(|at| if at % 2 == 0 { 550.0 } else { 780.0 }).collect();
         let changing = Speed::of(&[&looks(&ns)]);
-        // ±17 % by measurement, twenty measurements.
+        // The relative deviation is 17 % in each of twenty measurements.
         assert!((0.034..0.045).contains(&changing.error), "{changing:?}");
     }
 
@@ -101,7 +103,7 @@ mod tests {
         let even = speed.normalized(&a);
         assert!((even[0].ns - 625.0).abs() < 1e-9 && (even[1].ns - 625.0).abs() < 1e-9);
         assert!(speed.error > 0.1, "{speed:?}");
-        // Measured at the first look only.
+        // A price that was measured only the first time.
         let once = speed.normalized(&looks(&[800.0]));
         assert!((once[0].ns - 1000.0).abs() < 1e-9, "{once:?}");
         // A price of 0 gives no information on the speed.

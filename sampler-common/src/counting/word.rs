@@ -1,7 +1,7 @@
 //! A memory word that CPUs share.
 
-/// 64 bits of memory with the operations that both the kernel and user space have. The tests
-/// implement it with their own schedules.
+/// 64 bits of memory, with the operations that both BPF programs and user space have. A test
+/// implements the trait with a word that gives some workers an old value.
 pub trait Word {
     /// The value now.
     fn load(&self) -> u64;
@@ -9,7 +9,8 @@ pub trait Word {
     fn add(&self, amount: u64);
 }
 
-// The target of the kernel side has no such type. Relaxed: a count orders no other memory access.
+// `sampler-ebpf` implements the trait for words of BPF maps. Relaxed: a count orders no other
+// memory access.
 #[cfg(feature = "std")]
 impl Word for std::sync::atomic::AtomicU64 {
     #[inline(always)]

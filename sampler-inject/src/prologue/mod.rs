@@ -30,8 +30,8 @@ pub struct Function<'a> {
     /// The function's bytes as the file has them: at least 48 if the code is that long. They may go
     /// on behind the function's end.
     pub bytes: &'a [u8],
-    /// The function's size according to its symbol. If the size is unknown, or `bytes` are fewer, a
-    /// jump to a place behind the entry could go unseen. Then only the entry is a place.
+    /// The function's size according to its symbol. If the size is unknown, or larger than `bytes`,
+    /// a jump into the middle of the function could go unseen. Then only the entry may be hooked.
     pub size: Option<u64>,
     /// Number of integer arguments: 1 for malloc and free; 2 for calloc, realloc, memalign and
     /// aligned_alloc; 3 for posix_memalign.
@@ -41,7 +41,7 @@ pub struct Function<'a> {
 }
 
 impl<'a> Function<'a> {
-    /// The bytes that belong to the function, and whether they are all of its bytes.
+    /// The known bytes of the function, and whether these are all of its bytes and no others.
     fn own(&self) -> (&'a [u8], bool) {
         let size = self.size.and_then(|size| usize::try_from(size).ok());
         match size.and_then(|size| self.bytes.get(..size)) {
@@ -75,8 +75,9 @@ pub struct HookPlace {
     /// Targets of the jump: first for the file's bytes, then for every combination of `int3` at the
     /// boundaries. All of them have to be mapped.
     pub landings: Vec<u64>,
-    /// The first address that is executed in place again: behind the bytes that the jump covers, as
-    /// far as these can be copied.
+    /// Address in the function at which [`original`], the copy of the function's first
+    /// instructions, jumps back into the function. It lies behind the bytes that the jump covers,
+    /// as far as these can be copied.
     pub resume: u64,
     /// Whether the byte stands behind a REX prefix.
     pub has_prefix: bool,

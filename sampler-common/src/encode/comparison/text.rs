@@ -1,7 +1,7 @@
 //! The table of a comparison for people, in a terminal.
 //!
-//! The table has the compared profiles, the totals, then two lines for each stack: its numbers, and
-//! its functions from the allocating one.
+//! The table names the compared profiles and shows their totals. Each stack has two lines: its
+//! numbers, and its functions, the allocating one first.
 
 use crate::comparison::{About, ComparedStack, Comparison, FALSE_DISCOVERY_RATE, Relation};
 use crate::encode::callers::callers;
@@ -12,11 +12,11 @@ use crate::profile::Kind;
 use crate::units::{grouped, human_bytes, human_count, human_duration};
 use std::time::Duration;
 
-/// Columns of the labels.
+/// Width of the column of labels.
 pub(in crate::encode) const LABEL: usize = 10;
-/// Minimum width of a page; narrower pages get this width.
+/// Minimum width of the text, also in a narrower terminal.
 const MIN_WIDTH: usize = 76;
-/// Columns of `A B difference interval p`, in this order.
+/// Widths of the columns A, B, difference, interval and p.
 const COLUMNS: [usize; 5] = [9, 9, 10, 23, 8];
 
 /// The table, with at most `rows` stacks, in `width` columns.

@@ -1,5 +1,8 @@
-//! Rows in strata, and the reference of a profile, in the json format. Parts without samples are
-//! left out.
+//! The json form of rows and of the [`Reference`] of a profile. A row has its moments by stratum: a
+//! process and a size class.
+//!
+//! A reader of the file needs both to compute intervals again. Quantities of a stratum without
+//! samples are left out.
 
 use super::{ExactObject, MomentsObject};
 use crate::estimate::{
@@ -32,7 +35,7 @@ struct StratumObject {
     inuse_rarest: f64,
 }
 
-/// Whether the rate never changed, so that there is one part.
+/// Whether the rate never changed, so that rates are not distinguished.
 fn is_constant(rarest: &f64) -> bool {
     *rarest == 0.0
 }

@@ -1,5 +1,5 @@
-//! The text on growth for people: the answer in a sentence, its figures, then the stacks, the first
-//! of them in full.
+//! The text of `sampler leaks` for people: the answer in a sentence, its figures, then the stacks
+//! that grow. The first stack is shown with all its frames.
 
 use crate::encode::callers::callers;
 use crate::encode::comparison::text::{LABEL, percent, signed};
@@ -12,16 +12,16 @@ use crate::profile::{Line, is_entry};
 use crate::units::{grouped, human_bytes, human_duration};
 use std::time::Duration;
 
-/// Minimum width of a page; narrower pages get this width.
+/// Minimum width of the text, also in a narrower terminal.
 const MIN_WIDTH: usize = 76;
 /// Stacks that are shown if no stack is known to grow.
 const MAX_CANDIDATES: usize = 3;
 /// Frames that are shown of the first stack, from the leaf.
 const MAX_FRAMES: usize = 20;
 const INDENT: usize = 3;
-/// Columns of a function in the answer's sentence.
+/// Maximum width of a function's name in the sentence of the answer.
 const MAX_SITE: usize = 60;
-/// With fewer samples that came or went, the text does not claim that nothing grows.
+/// With fewer sampled blocks that came or went, the text does not claim that nothing grows.
 const MIN_SAMPLES: u64 = 10;
 /// Prefixes of functions of standard libraries, whose containers allocate for their callers.
 const LIBRARIES: [&str; 8] =
@@ -29,7 +29,8 @@ const LIBRARIES: [&str; 8] =
 
 /// Folders of the sources of standard libraries.
 const LIBRARY_FOLDERS: [&str; 3] = ["/rustc/", "/rustlib/src/rust/library/", "/include/c++/"];
-/// Ends of files of programs in Python and JavaScript. node's own files have none.
+/// Endings of the names of Python and JavaScript files. The names of Node's internal files have no
+/// ending.
 const SCRIPTS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".mts"];
 
 /// The text in `width` columns, with at most `rows` stacks that grow.

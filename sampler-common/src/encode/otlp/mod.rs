@@ -1,8 +1,9 @@
 //! OTLP profiles, OpenTelemetry's signal for profiles (in development): the message `ProfilesData`,
 //! as collectors store it.
 //!
-//! A process is a resource, a quantity is a profile. The attributes of a sample have its interval,
-//! and no tool adds attributes up. The attributes of the scope have the description of the profile.
+//! A process becomes a resource, and a quantity becomes a profile. The attributes of a sample hold
+//! its interval, because no tool adds attributes up. The attributes of the scope describe the
+//! profile.
 
 mod pushed;
 mod tables;
@@ -25,7 +26,8 @@ use prost::Message;
 use std::io::{self, Write};
 use tables::Tables;
 
-/// Writes `ProfilesData`. The profile of a quantity leaves out rows that round to 0.
+/// Writes `ProfilesData`. Rows whose quantity rounds to 0 are left out of the profile of that
+/// quantity.
 pub struct Otlp;
 
 impl Encode for Otlp {

@@ -1,5 +1,5 @@
-//! Progress while samplerd works: a line on a standard error that is a terminal, shown only for
-//! slow answers. The line shows the elapsed time and no bar, because samplerd does not report its
+//! A line on standard error while the client waits for a slow answer of samplerd. It is shown only
+//! in a terminal. The line shows the elapsed time and no bar, because samplerd does not report its
 //! progress.
 
 use crate::page;
@@ -16,7 +16,8 @@ const LINE: &str = "{spinner} {msg}, {elapsed_precise}";
 /// The text of the line while samplerd makes a profile.
 pub(crate) const PROFILE: &str = "samplerd makes the profile (the first one reads symbols)";
 
-/// Waits for `answer`. The line shows `what` is waited for, and is erased with the answer.
+/// Waits for `answer`. The line shows `what`, the text on what is waited for. It is erased when the
+/// answer comes.
 pub(crate) async fn waiting<T>(what: &'static str, answer: impl Future<Output = T>) -> T {
     if !page::can_redraw(&std::io::stderr()) {
         return answer.await;

@@ -1,11 +1,12 @@
-//! Names of folders and files by host and time.
+//! Names of exported Parquet files and their folders, made from the host's name and the start of
+//! the window.
 
 use sampler_common::units::utc_micros;
 
 /// Longest part of a file name that comes from the host's name.
 const MAX_HOST_BYTES: usize = 64;
 const SUFFIX: &str = ".parquet";
-/// The shape of a window's time in a file name; 0 is any digit.
+/// The shape of a window's start in a file name. `0` stands for any digit.
 const SHAPE: &[u8] = b"00000000T000000.000000Z";
 
 /// The start of a window in UTC, to the microsecond.
@@ -43,12 +44,13 @@ impl Host {
         let is_kept = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         let kept = |c: char| if is_kept(c) || c == '.' { c } else { '_' };
         let name: String = name.chars().take(MAX_HOST_BYTES).map(kept).collect();
-        // A reader takes a file whose name begins so for a hidden one.
+        // Readers of data sets skip a file whose name begins with `.` or `_`: it counts as hidden.
+        // Commands take a name that begins with `-` for an option.
         let name = name.trim_start_matches(['.', '_', '-']);
         Host(if name.is_empty() { "host" } else { name }.to_owned())
     }
 
-    /// Whether this host has written a file of this name.
+    /// Whether a file has a name that this host gives to its files.
     pub(super) fn owns(&self, file: &str) -> bool {
         let rest = file.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix('-'));
         let stamp = rest.and_then(|rest| rest.strip_suffix(SUFFIX)).unwrap_or_default().as_bytes();

@@ -89,7 +89,7 @@ fn a_late_sample_is_added_to_the_slot_of_its_time() {
         let blocks = (window.end_ns - window.start_ns) / SECOND + late.iter().sum::<u64>();
         assert_eq!(sampled(&window).alloc_objects.samples, blocks, "{since} {until}");
     }
-    // No window contains a sample from before the first slot, or from a process attached before it.
+    // A sample from before the first slot is in no window.
     assert!(program.windows.add(PROCESS, STACK, &sample, START - 1));
     let everything = program.between(0, 300 * SECOND).unwrap();
     assert_eq!(sampled(&everything).alloc_objects.samples, 304);
@@ -180,7 +180,7 @@ fn lost_samples_belong_to_the_slot_they_were_seen_in() {
     windows.close(START + SECOND);
     windows.observe(PROCESS, &totals, &[0; CLASSES], &[(key, cell(7))]);
     windows.close(START + 2 * SECOND);
-    // Another process has the slot: its counters begin again.
+    // The kernel slot belongs to another process now, whose counters begin at zero.
     windows.forget(PROCESS);
     windows.observe(PROCESS, &totals, &[0; CLASSES], &[(key, cell(1))]);
     windows.close(START + 3 * SECOND);

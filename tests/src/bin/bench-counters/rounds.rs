@@ -1,4 +1,4 @@
-//! Rounds: every case once, in random order, again and again.
+//! Measures in rounds. Each round runs every case once, in random order.
 
 use crate::cases::{Case, Kind, Run};
 use sampler_tests::spread::Spread;
@@ -33,7 +33,8 @@ impl Measured {
         Spread::of(self.runs.iter().map(|run| run.time_ns))
     }
 
-    /// 5 %, mean and 95 % of the counted values, divided by the number of events.
+    /// 5th percentile, mean and 95th percentile of the counted values, divided by the number of
+    /// events.
     pub(crate) fn share(&self) -> [f64; 3] {
         crate::accuracy::band(self.runs.iter().map(|run| run.share))
     }
@@ -46,8 +47,8 @@ impl Measured {
     }
 }
 
-/// Number of runs whose threads all worked at the same time, and number of runs in which they could
-/// have.
+/// Number of runs whose threads all worked at the same time, and number of runs with at most as
+/// many threads as CPUs.
 pub(crate) fn parallel(all: &[Measured], cpus: usize) -> (usize, usize) {
     let runs = || all.iter().filter(|of| of.case.threads <= cpus).flat_map(|of| &of.runs);
     (runs().filter(|run| run.is_parallel()).count(), runs().count())

@@ -1,9 +1,10 @@
-//! Growth of samplerd's cost: with threads, processes, live samples, distinct stacks, depth of
-//! stacks.
+//! How the cost of profiling grows with the number of threads, processes, live samples and distinct
+//! stacks, and with the depth of stacks.
 //!
-//! Each point is a program of the suite's own (`benches/growth.c`, `benches/pairs.c`). In each
-//! repetition every point is measured without samplerd and with samplerd, in random order. Costs
-//! are CPU time added to a pair of malloc and free, relative to the first point of their kind.
+//! A point is one size of one of these. Its program belongs to the test suite (`benches/growth.c`,
+//! `benches/pairs.c`). In each repetition every point is measured without samplerd and with
+//! samplerd, in random order. Costs are CPU time added to a pair of malloc and free, relative to
+//! the first point of their kind.
 
 use crate::attached::Samples;
 use crate::clock;
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 /// Pairs of malloc and free that every thread makes in a round.
 const PAIRS: u32 = 10_000;
 
-/// A repetition of a point.
+/// What one repetition measured at a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Growth {
     /// CPU seconds of a pair without samplerd.
@@ -191,7 +192,7 @@ fn samples(daemon: &Daemon) -> Result<Samples> {
     Ok(Samples { taken: count("sampled") + count("ring_full"), lost: count("ring_full") })
 }
 
-/// CPU seconds of a round.
+/// Mean CPU seconds of a round.
 fn rounds(programs: &mut [Program], seconds: f64) -> Result<f64> {
     rounds_counted(programs, seconds, &mut 0.0)
 }
