@@ -2,10 +2,10 @@
 //! them.
 //!
 //! Neighbours slow down virtual machines, and heat slows down processors. For seconds or minutes
-//! all prices rise together, by up to a half. In fourteen starts within one hour, a hit cost 550 or
-//! 780 ns, and hardly ever something between. A measurement has the speed of its moment, while a
-//! program runs at many speeds. So the common variation of all prices is kept apart from the error
-//! of each single price:
+//! all prices rise together, by up to a half. In fourteen starts within one hour, a hit cost about
+//! 550 or about 780 ns, and hardly ever something between. A measurement has the speed of its
+//! moment, while a program runs at many speeds. So the common variation of all prices is kept apart
+//! from the error of each single price:
 //!
 //! ```text
 //! rₗ = mean over prices of priceₗ/mean(price)        s² = (ν·s₀² + Σ(rₗ − 1)²)/(ν + n − 1)        variance of the mean = s²/n
