@@ -1,4 +1,5 @@
-//! The block that samplerd reads and changes in the process from outside.
+//! The settings block of the in-process sampler, in the memory of the program. samplerd reads and
+//! changes it from outside.
 //!
 //! samplerd finds the symbol `sampler_preload_settings` in the library's dynamic symbols; [`MAGIC`]
 //! identifies the layout.
@@ -20,33 +21,34 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE6");
 /// samples.
 const FORWARDS: u64 = u64::from_le_bytes(*b"SMPLFWD6");
 
-/// The block: one cache line with what every call reads, and one with what few calls write.
+/// The settings block: one cache line that every call reads, and one that few calls write.
 #[repr(C, align(64))]
 pub struct Settings {
     magic: AtomicU64,
     /// The rate in force, λ per byte in raw units ([`Rate`]); 0 before the first allocation.
-    /// samplerd writes it at any time, and the process while it keeps its limit.
+    /// samplerd may write it at any time. The process writes it to keep its limit of samples.
     pub(crate) rate: AtomicU64,
     /// The rate that was asked for. Only samplerd writes it, from the first allocation on.
     pub(crate) asked: AtomicU64,
-    /// Pointers to the functions that calls are forwarded to; here, so that a call needs no other
-    /// cache line.
+    /// Pointers to the functions that calls are forwarded to. They are in this cache line, so that
+    /// a call needs no other one.
     pub(crate) usual: Usual,
     /// The hazard that replaces hazards of 2⁶³ or more.
     pub(crate) certain: u64,
-    /// Samples that were dropped because no reader was attached. All others are reported, or their
-    /// end is ([`crate::probes`]).
+    /// Samples that were dropped because no reader was attached. Every other sample is reported by
+    /// a probe, either itself or by the way it ended ([`crate::probes`]).
     pub undelivered: AtomicU64,
     /// Nanoseconds between two samples at the limit of samples a second ([`crate::limit`]). Only
     /// samplerd writes it.
     pub(crate) period_ns: AtomicU64,
-    /// The lowest rate that was in force for a limit, or at a fork; `u64::MAX`: none. samplerd may
-    /// reset it.
+    /// The lowest rate that the limit has put into force, or the rate at the last fork if that is
+    /// lower. `u64::MAX` if there is none. samplerd may reset it.
     pub(crate) lowest: AtomicU64,
-    /// Number of times that the rate was lowered from the one that was asked for. samplerd may
+    /// Number of times that the limit has lowered the rate from the requested one. samplerd may
     /// reset it.
     pub(crate) raises: AtomicU64,
-    /// State of the token bucket: the time by which the sent samples are paid for.
+    /// State of the token bucket: the time at which the bucket will have enough tokens for all
+    /// samples that were sent.
     pub(crate) until_ns: AtomicU64,
     /// The function that reads the clock ([`crate::clock`]).
     pub(crate) clock: AtomicPtr<c_void>,
@@ -60,8 +62,9 @@ pub static SETTINGS: Settings = Settings::new(Usual::first());
 const _: () = assert!(size_of::<Settings>() == 128 && offset_of!(Settings, undelivered) == 64);
 
 impl Settings {
-    /// [`SETTINGS`] without an access to the GOT, through which an exported static is reached
-    /// otherwise. The linker allows this because of -Bsymbolic.
+    /// [`SETTINGS`], by its address relative to the code. Usually an exported static is reached
+    /// through the global offset table, which costs an access. The linker allows this because of
+    /// -Bsymbolic.
     #[inline(always)]
     pub(crate) fn here() -> &'static Settings {
         let here: *const Settings;
@@ -95,7 +98,7 @@ impl Settings {
         }
     }
 
-    /// The rate in force; [`Rate::NEVER`]: no rate is yet.
+    /// The rate in force; [`Rate::NEVER`] before the first allocation.
     #[inline(always)]
     pub(crate) fn rate(&self) -> Rate {
         Rate::from_raw(self.rate.load(Relaxed))
@@ -107,8 +110,8 @@ impl Settings {
         let _ = self.rate.compare_exchange(0, rate.raw(), Relaxed, Relaxed);
     }
 
-    /// Leaves sampling to another copy behind this one. The rate is the lowest possible, so that
-    /// hardly any call takes the slow path.
+    /// Leaves sampling to another copy of the library, to which this copy forwards calls. The rate
+    /// becomes the lowest possible, so that hardly any call takes the slow path.
     pub(crate) fn leave(&self) {
         self.magic.store(FORWARDS, Relaxed);
         self.begin(Rate::from_raw(1));

@@ -1,4 +1,4 @@
-//! Every output format of a profile has the same numbers.
+//! Checks that every output format shows the numbers of the same profile.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::finish;

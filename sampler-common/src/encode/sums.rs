@@ -1,7 +1,7 @@
-//! A call tree of function names in which every frame has the sum of its stacks: moments of one
-//! side or of two.
+//! A call tree of function names in which every frame has the sum of its stacks. A sum is
+//! [`Moments`], or one [`Moments`] for each side of a comparison.
 //!
-//! Like [`super::tree`], for data that is no profile: stacks are lists of names.
+//! [`super::tree`] makes such a tree of a profile. Here stacks are lists of names.
 
 use super::functions::Function;
 use super::tree::{ROOT, keep_largest, layout, weighed};
@@ -51,8 +51,8 @@ pub(super) struct WidestFrames<'a, S> {
 }
 
 impl<'a, S: Sum> WidestFrames<'a, S> {
-    /// The tree of the at most `frames` frames with the largest `width`; the names of stacks are
-    /// root first.
+    /// Makes the tree of the frames with the largest `width`, at most `frames` of them. The names
+    /// of a stack are root first.
     pub(super) fn of(
         stacks: &'a [(Vec<String>, S)],
         width: impl Fn(&S) -> f64,

@@ -3,7 +3,7 @@
 use super::MAX_INTERVAL_BYTES;
 use std::time::Duration;
 
-/// The error for text that is no size or duration, or one out of range; the message is one line
+/// The error for text that is no size or duration, or for one out of range. The message is one line
 /// with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError(String);
@@ -26,8 +26,8 @@ fn error<T>(message: String) -> Result<T, UnitError> {
     Err(UnitError(message))
 }
 
-/// Splits `12.5 KiB` into 12.5 and `KiB`. Only digits and one point: no sign, exponent, `inf` or
-/// `nan`.
+/// Splits `12.5 KiB` into 12.5 and `KiB`. A number has only digits and at most one point: no sign,
+/// exponent, `inf` or `nan`.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim_matches(' ');
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -88,7 +88,7 @@ pub fn check_interval(bytes: u64) -> Result<u64, UnitError> {
     }
 }
 
-/// A sampling interval: [`parse_bytes`] within [`check_interval`].
+/// Parses a sampling interval: a size ([`parse_bytes`]) that [`check_interval`] accepts.
 pub fn parse_interval(text: &str) -> Result<u64, UnitError> {
     check_interval(parse_bytes(text)?)
 }

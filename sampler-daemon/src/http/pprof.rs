@@ -16,10 +16,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-/// Maximum number of profiles that are made at a time. A profile may have many stacks, and a
-/// difference holds one profile while it waits.
+/// Maximum number of profiles that are made at a time. A profile may have many stacks. A request
+/// with `seconds` keeps one profile in memory while it waits for the second.
 const AT_ONCE: usize = 8;
-/// Time limit for making a profile, in addition to the time that a difference covers.
+/// Time limit for making a profile, in addition to the `seconds` of the request.
 pub(super) const PROFILE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Makes profiles.
@@ -85,7 +85,7 @@ impl Profiles {
             scope: Scope::ALL,
         };
         let raw = self.profiler.profile(request).await?;
-        // The worker refuses only processes that it does not have.
+        // The event loop refuses only requests for processes that are not profiled.
         let raw = raw.map_err(|line| Problem::new(StatusCode::NOT_FOUND, line))?;
         Ok(assemble(raw, &self.names).await)
     }

@@ -1,4 +1,4 @@
-//! The pages for metrics and profiles.
+//! The routes of `--http`: the pages for metrics and profiles.
 
 use super::answer::{Answer, Problem, of_type, with_headers};
 use super::guard::Guard;
@@ -41,7 +41,7 @@ const QUICK: Duration = Duration::from_secs(10);
 /// The version of the Prometheus text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Makes the router of the pages, for requests that use a name of `place`.
+/// Makes the router of the pages. It answers only requests for a host name that `place` has.
 pub(super) fn router(
     place: &HttpAddress,
     profiler: Profiler,
@@ -101,8 +101,8 @@ mod tests {
     use axum::http::Request;
     use tower::ServiceExt as _;
 
-    /// The answer of each page while the daemon shuts down. 503 is the answer of a page that asks
-    /// the worker.
+    /// Tests the status of each page while the daemon shuts down. A page that needs the event loop
+    /// answers with 503.
     #[tokio::test]
     async fn pages_answer_with_their_status_while_stopping() {
         let place = HttpAddress::new("127.0.0.1:0".parse().unwrap(), Vec::new(), false).unwrap();

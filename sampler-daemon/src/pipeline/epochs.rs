@@ -1,5 +1,5 @@
-//! Puts new rates into force, and divides the exact totals there by rate (the module `epochs` of
-//! the store).
+//! Puts new rates into force. At each change of a rate, the exact totals of the process are divided
+//! by rate (module `epochs` of the store).
 
 use super::totals::by_class;
 use super::worker::Worker;
@@ -8,7 +8,7 @@ use crate::store::{Designs, ProcessId, ProcessRecord};
 use sampler_common::limits::CLASSES;
 
 impl ProcessRecord {
-    /// The bands of rates that were in force since the totals were last read.
+    /// The bands (octaves) of the rates that were in force since the totals were last read.
     pub(super) fn bands(&self) -> [Band; CLASSES] {
         match &self.epochs {
             Some(epochs) => epochs.bands(),
@@ -18,8 +18,9 @@ impl ProcessRecord {
 }
 
 impl Worker {
-    /// Puts the designs of the record of the process in `slot` into force and ends the designs
-    /// `before`. `unseen` is what may have gone unseen at the old rates.
+    /// Puts the designs in the record of the process in `slot` into force. Until now the designs
+    /// `before` were in force. `unseen` is what may have gone unseen at their rates, per unit of
+    /// hazard.
     pub(super) fn put_into_force(
         &mut self,
         slot: u32,
@@ -36,8 +37,8 @@ impl Worker {
         let first = self.kernel.totals.read(slot);
         self.kernel.slots.set_designs(slot, &designs);
         let last = self.kernel.totals.read(slot);
-        // Read after the totals: a call that was charged at a braked design has counted its level
-        // before.
+        // The level is read after the totals. The eBPF program records a level before it puts the
+        // braked design into force, so no call of these totals has an unknown level.
         let level = self.kernel.slots.take_brake_level(slot);
         let record = self.ingest.processes.get_mut(process);
         let until_now: Rates = unseen.map(Into::into);
@@ -63,8 +64,8 @@ impl Worker {
         }
     }
 
-    /// Records that the kernel side has braked the process in `slot` to this level, at some time
-    /// since its totals were last read.
+    /// Records that the eBPF program has lowered the rates of the process in `slot` to this level
+    /// of the brake, at some time since its totals were last read.
     pub(super) fn note_level(&mut self, slot: u32, process: ProcessId, level: u32) {
         let seen = self.ingest.windows.seen(process);
         let record = self.ingest.processes.get_mut(process);
@@ -83,8 +84,8 @@ impl Worker {
         self.pressure.watch(slot);
     }
 
-    /// Ends an epoch: the brake of the process in `slot` has been released, and its own designs
-    /// apply again. False if the brake is on again.
+    /// Ends the epoch at the braked rates: the designs of the process in `slot` are in force again.
+    /// Returns false if the eBPF program has lowered the rates again meanwhile.
     pub(super) fn end_brake(&mut self, slot: u32) -> bool {
         let Some(process) = self.ingest.table.id_of(slot) else {
             return true;

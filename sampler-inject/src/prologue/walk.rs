@@ -1,8 +1,8 @@
 //! Decides which instructions may run before the hook: those that a trampoline can undo, or whose
 //! effects nothing reads.
 //!
-//! A branch may be passed, too, if no relevant call takes it. A call that frees nothing, or that
-//! cannot succeed, is not relevant. [`Conditions`] recognizes such branches.
+//! A conditional branch may run before the hook, too, if no relevant call takes it. A call that
+//! frees nothing, or that cannot succeed, is not relevant. [`Conditions`] recognizes such branches.
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -11,7 +11,7 @@ use iced_x86::{
 use super::conditions::Conditions;
 use super::{Function, Undo};
 
-/// The straight line from the entry, and its effects that have to be undone.
+/// The instructions that run from the entry to the hook, and their effects that have to be undone.
 pub(super) struct Walk {
     /// Registers whose value at the entry is not needed, or will be restored.
     free: Vec<Register>,
@@ -42,7 +42,7 @@ impl Walk {
         &self.undo
     }
 
-    /// Passes an instruction. `false`: a hook must not lie behind it.
+    /// Adds the next instruction. Returns false if a hook must not lie behind the instruction.
     pub(super) fn pass(&mut self, instruction: &Instruction) -> bool {
         let is_passed = match (instruction.code(), grows_stack(instruction)) {
             (Code::Push_r64, _) => self.pass_push(instruction.op0_register()),
@@ -90,7 +90,7 @@ fn grows_stack(instruction: &Instruction) -> Option<i32> {
     i32::try_from(bytes).ok().filter(|bytes| is_stack && *bytes > 0)
 }
 
-/// Whether an instruction only computes. Instructions that are not listed are not passed.
+/// Whether an instruction only computes. No hook lies behind an instruction that is not listed.
 fn is_known(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     instruction.flow_control() == FlowControl::Next

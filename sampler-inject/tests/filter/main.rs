@@ -1,4 +1,5 @@
-//! Seccomp programs: our verdict beside the kernel's.
+//! Compares the verdicts of [`sampler_inject::filter`] on seccomp programs with what the kernel
+//! does.
 
 #![allow(unsafe_code, reason = "forks, and makes system calls of its own")]
 
@@ -18,7 +19,7 @@ fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt, jf, k }
 }
 
-/// What the kernel does after our verdict.
+/// What the kernel does if our verdict is right.
 fn expected(verdict: Result<Verdict, Error>) -> impl Fn(Answer) -> bool {
     move |answer| match verdict {
         Err(_) => answer == Answer::NotInstalled,
@@ -36,8 +37,8 @@ fn expected(verdict: Result<Verdict, Error>) -> impl Fn(Answer) -> bool {
     }
 }
 
-/// The body for `getpid` only, so that the child can report. What it leaves in A becomes the error
-/// number: 12 bits from `shift` on.
+/// A filter that runs `body` for `getpid` only, so that the child can make other calls to report.
+/// The filter returns an error number: 12 bits, from bit `shift` on, of what `body` leaves in A.
 fn around(body: &[sock_filter], shift: u32) -> Vec<sock_filter> {
     let mut program = vec![
         instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
@@ -71,7 +72,8 @@ fn constant() -> impl Strategy<Value = u32> {
     prop_oneof![0..40_u32, any::<u32>(), Just(u32::MAX), Just(0x8000_0000)]
 }
 
-/// Instructions that the kernel takes, wherever they stand but for jumps and memory.
+/// Instructions that the kernel accepts anywhere in a filter. Jumps may lead out of the filter, and
+/// memory may be read before it is written: such filters are refused.
 fn known() -> impl Strategy<Value = sock_filter> {
     let plain = prop::sample::select(vec![
         BPF_LD | BPF_IMM,
@@ -108,7 +110,7 @@ fn known() -> impl Strategy<Value = sock_filter> {
     ]
 }
 
-/// Any instruction, of which the kernel takes few.
+/// Any instruction. The kernel accepts few of them.
 fn any_instruction() -> impl Strategy<Value = sock_filter> {
     (0..0x100_u32, any::<u8>(), any::<u8>(), constant())
         .prop_map(|(code, jt, jf, k)| instruction(code, jt, jf, k))
@@ -149,7 +151,7 @@ proptest! {
     }
 }
 
-/// Each of the 256 codes with four constants, alone.
+/// Tests each of the 256 codes with four constants, one code in a filter.
 #[test]
 fn every_filter_is_accepted_or_refused_as_by_the_kernel() {
     let mut taken = 0;
@@ -167,7 +169,7 @@ fn every_filter_is_accepted_or_refused_as_by_the_kernel() {
     assert!((60..200).contains(&taken), "{taken}");
 }
 
-/// Codes are 16 bits wide, and the kernel looks at all of them.
+/// Codes are 16 bits wide, and the kernel checks all 16 bits.
 #[test]
 fn codes_of_more_than_eight_bits_are_refused() {
     for code in [0x106, 0x8006, 0x100] {
@@ -200,8 +202,8 @@ fn every_word_of_the_data_is_that_of_the_kernel() {
     }
 }
 
-/// Edges of 32 bits, with the other operand in X. A distance of 32 and more is one that the kernel
-/// refuses as a constant only.
+/// Tests values at the ends of 32 bits, with the other operand in X. The kernel refuses a shift by
+/// 32 or more only if the distance is a constant.
 #[test]
 fn arithmetic_and_comparisons_agree_with_the_kernel() {
     let operations = OPERATIONS.iter().chain(&SHIFTS).map(|operation| BPF_ALU | operation);

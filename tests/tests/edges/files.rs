@@ -85,7 +85,7 @@ fn files_of_replaced_programs_lose_their_links() -> Result<()> {
     let libc = &libc[libc.find('/').context("no path")?..];
     let mut shell = Child::start("sh", &mut Command::new("sh"))?;
     let daemon = Daemon::start(&[shell.pid()], &[])?;
-    // The links of the calibration are included.
+    // The number includes the links by which samplerd measures prices.
     let before = links(&daemon)?;
     ensure!(before > 0, "the kernel tells of no links");
     for number in 0..3 {

@@ -1,4 +1,4 @@
-//! Stacks as Python itself reports them, and their comparison with a profile.
+//! Stacks as Python itself reports them, and functions that compare them with a profile.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload};
@@ -116,7 +116,8 @@ pub(crate) fn times(
             "Python reports no such stack: {line}"
         );
     }
-    // Dividing rounds down: a block has a header, and its line allocates little else.
+    // Division rounds down, because the bytes also contain the block's header and the little else
+    // that its line allocates.
     let times = |(stack, bytes): (Stack, u64)| {
         let of = blocks.get(&stack).copied().unwrap_or(1);
         (stack, bytes / of)
@@ -136,8 +137,8 @@ pub(crate) fn are_those(folded: &str, blocks: &Blocks, expected: &[u64]) -> Resu
     Ok(())
 }
 
-/// Checks that no stack lacks Python frames, of the threads that hold the interpreter's lock. New
-/// threads allocate before they take it.
+/// Checks that no stack of a thread that holds the interpreter's lock lacks Python frames. New
+/// threads allocate before they take the lock.
 pub(crate) fn none_is_missing(daemon: &Daemon) -> Result<()> {
     for outcome in ["python_unread", "python_unmatched"] {
         let count = daemon.outcome(outcome)?;

@@ -1,5 +1,5 @@
-//! The tables, one file for each allocator. The statements about which function calls which were
-//! measured on Debian 12's libraries.
+//! Tables of the functions of each allocator, one file for each. Comments that say which function
+//! calls which describe the libraries of Debian 12.
 
 pub(super) mod glibc;
 pub(super) mod jemalloc;

@@ -1,4 +1,5 @@
-//! The program under every setting, round by round.
+//! Measures one program under every setting, in rounds. In each round, every setting has one
+//! *block*: a fixed amount of the program's work.
 
 use anyhow::{Context, Result, ensure};
 use sampler_common::sampling::Strategy;
@@ -11,7 +12,8 @@ use std::process::Command;
 
 /// Room for live samples: at the smallest interval every block is a sample.
 const MAX_LIVE: &str = "1048576";
-/// Rounds of work after a change that are not measured. Strategies that learn have learned by then.
+/// Rounds of the program's work that are not measured after a change of the setting. By then,
+/// strategies that compute their rates have done so.
 const WARM_UP: u32 = 2;
 
 /// How the program is sampled.
@@ -23,7 +25,7 @@ pub(crate) struct Setting {
     pub(crate) interval_bytes: u64,
 }
 
-/// Measurements of a setting in one round.
+/// What was measured in a block, one setting in one round.
 pub(crate) struct Block {
     /// CPU time of the block divided by that of a block without probes.
     pub(crate) slowdown: f64,
@@ -39,8 +41,8 @@ pub(crate) struct Block {
     pub(crate) bytes: f64,
 }
 
-/// Count per second of the program's CPU time, over all rounds. At large intervals most rounds have
-/// no sample.
+/// A count per second of the program's CPU time, over all blocks. At large intervals most blocks
+/// have no sample.
 pub(crate) fn per_second(blocks: &[Block], figure: impl Fn(&Block) -> f64) -> f64 {
     blocks.iter().map(figure).sum::<f64>() / blocks.iter().map(|block| block.time_s).sum::<f64>()
 }
@@ -49,8 +51,8 @@ pub(crate) fn per_second(blocks: &[Block], figure: impl Fn(&Block) -> f64) -> f6
 pub(crate) struct Measured {
     /// Settings with their rounds.
     pub(crate) settings: Vec<(Setting, Vec<Block>)>,
-    /// Blocks without probes after each round divided by those before the round: the drift of the
-    /// machine.
+    /// CPU time of the block without probes after each round, divided by that of the block before
+    /// the round: the drift of the machine's speed.
     pub(crate) drift: Spread,
     /// CPU seconds of a block without probes.
     pub(crate) unprobed_s: Spread,

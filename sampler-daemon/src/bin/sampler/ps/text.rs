@@ -1,4 +1,4 @@
-//! The list as text.
+//! The list of `sampler ps` as text.
 
 use super::entry::Entry;
 use crate::args::By;
@@ -8,7 +8,7 @@ use sampler_common::encode::text::layout::{end, middle, paragraph, right};
 use sampler_common::estimate::plus_minus;
 use sampler_common::units::{grouped, human_bytes, human_count, short_bytes};
 
-/// Widths of the number columns before the name. Only processes have the last two.
+/// Widths of the columns of numbers before the name. Only the list of processes has the last two.
 const WIDTHS: [usize; 8] = [7, 9, 8, 5, 8, 7, 8, 5];
 /// Headings of the columns after the first.
 const HEADS: [&str; 7] = ["ALLOCATED", "HELD", "±", "RSS", "SAMPLES", "INTERVAL", "COST"];
