@@ -1,4 +1,4 @@
-//! Every way in which a sample or a probed call can end, with one counter each.
+//! Outcomes: every way in which a sample or a probed call can end, with one counter each.
 //!
 //! The eBPF program counts the first [`KERNEL_OUTCOMES`], per CPU and process; the daemon counts
 //! the rest. Every loss has a counter here.
@@ -119,11 +119,11 @@ outcomes! {
     UnwindFailed = "unwind_failed",
     /// A stack in which Python frames stand for frames of the interpreter.
     PythonStack = "python_stack",
-    /// A stack with more Python frames than are read: the outer Python frames are shown as native
-    /// frames.
+    /// A stack with more Python frames than are read (128). `[python frames cut]` or native frames
+    /// stand for the outer ones.
     PythonCut = "python_cut",
-    /// A stack of a Python process that keeps some of the interpreter's frames, because Python
-    /// frames could not be read.
+    /// A stack of a Python process that keeps some of the interpreter's frames: Python frames could
+    /// not be read, or another interpreter of the process evaluates them.
     PythonUnread = "python_unread",
     /// A stack whose Python frames did not fit its native frames: it has native frames only.
     PythonUnmatched = "python_unmatched",

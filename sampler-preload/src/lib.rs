@@ -1,11 +1,13 @@
-//! The cheap path: a sampler inside the process, by `LD_PRELOAD`.
+//! The in-process sampler: a library that is preloaded with a program (`LD_PRELOAD`), or injected
+//! into a running one ([`inject`]).
 //!
 //! The library defines the malloc family in front of the process's allocator, and forwards every
 //! call to this allocator, whichever it is. The countdown of [`sampler_common::sampling`] runs in
 //! the process. Only a sampled allocation, and the end of one, hits a USDT probe:
 //! `otel_memory:alloc` or `otel_memory:free` (OpenTelemetry eBPF profiler, design document 00003).
-//! samplerd or any other consumer of that contract may attach to these probes. The contract cannot
-//! report some ends of samples; our own probe `sampler_preload:ended` reports them.
+//! samplerd, and any other program that knows this document, may attach to these probes. They
+//! cannot report every way in which a sample ends. Our own probe `sampler_preload:ended` reports
+//! the others.
 //!
 //! The library limits its samples by itself ([`sampler_common::sampling::token_bucket`]), so that
 //! the reader never gets too many.
@@ -15,11 +17,11 @@
 //! - no locks: a lock that another thread holds at `fork` would never be released;
 //! - no allocation of its own, no thread-local destructor, no library that it needs;
 //! - no system call, except for advice on its own memory when it is loaded;
-//! - tables of fixed size in its own image, zero pages until they are used;
-//! - calls that it does not know are forwarded as they came.
+//! - tables of fixed size in its own image, whose pages take no memory until they are used;
+//! - calls that it does not know are forwarded unchanged.
 //!
-//! The library does not sample an `operator new` that calls `malloc` (the `malloc` is sampled). It
-//! leaves `malloc_usable_size` and similar functions to the allocator.
+//! An `operator new` that calls `malloc` is not sampled, because the `malloc` is.
+//! `malloc_usable_size` and similar functions are left to the allocator.
 //!
 //! `unsafe` is needed at the edges: foreign function pointers, the process's own memory, TLS and
 //! probes in assembler. The table, the filter, weights and intervals have no `unsafe`.

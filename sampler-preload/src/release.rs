@@ -1,5 +1,5 @@
-//! The functions of the malloc family that end a block, as the process calls them; their structure
-//! is that of [`crate::entry`].
+//! The functions that free a block, as the process calls them (`free`, `cfree`, `free_sized` …).
+//! [`crate::entry`] has the allocating functions, in the same structure.
 
 use crate::filter::{FACTOR, SHIFT};
 use crate::real::REAL;
@@ -37,7 +37,8 @@ macro_rules! sampled {
         #[inline(never)]
         #[cfg_attr(feature = "library", unsafe(export_name = $export))]
         unsafe extern "C" fn $slow(block: *mut c_void $(, $parameter: usize)*) {
-            // Before the allocator can give the block's address to another thread.
+            // The sample ends first: afterwards the allocator may give the block's address to
+            // another thread.
             sample::end(block as usize);
             // SAFETY: forwards the call.
             unsafe { REAL.$name()(block $(, $parameter)*) }

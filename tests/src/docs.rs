@@ -1,4 +1,5 @@
-//! docs/benchmarks.md: the text between two marks is replaced, the rest is written by hand.
+//! docs/benchmarks.md: the text between the two markers of a section is replaced. The rest is
+//! written by hand.
 
 use crate::machine::Machine;
 use anyhow::{Context, Result};

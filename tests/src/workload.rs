@@ -25,7 +25,8 @@ impl Build {
     }
 }
 
-/// A running workload that waits at its mark.
+/// A running workload that waits at its *mark*: it has printed `waiting`, and waits for a line on
+/// its standard input.
 pub struct Workload {
     child: Child,
 }

@@ -198,8 +198,8 @@ fn the_peak_is_the_largest_total(phases: &Phases) -> Result<()> {
     Ok(())
 }
 
-/// The second phase against the third: the first one's allocations are gone, the other's are new,
-/// and all differences are certain.
+/// Compares the windows of the second and of the third phase. All allocations of the second phase
+/// are gone, all those of the third are new, and every difference is certain.
 fn differences_are_of_phases(phases: &Phases) -> Result<()> {
     let Phases { daemon, truths, borders, .. } = phases;
     let [first, second, third] = [0, 1, 2].map(|phase| seconds(borders[phase]));
@@ -287,7 +287,7 @@ fn windows_separate_phases() -> Result<()> {
     phases.daemon.stop()
 }
 
-/// Samples whose record was lost are in the window in which the loss was seen.
+/// Samples whose record was lost are in the window in which samplerd noticed the loss.
 #[test]
 fn a_window_has_its_lost_samples() -> Result<()> {
     let mut workload = Workload::start("truth.c", &["32", "1", "512"])?;
@@ -303,8 +303,8 @@ fn a_window_has_its_lost_samples() -> Result<()> {
     let of = all.totals.alloc_space;
     let bytes = total.alloc.bytes as f64;
     ensure!(of.low <= bytes && bytes <= of.high, "{bytes} is not in {of:?}");
-    // Both profiles have the same samples. Lost ones are in more cells here, which rounds their
-    // sizes a little.
+    // Both profiles have the same samples. In `busy`, lost samples are divided among more cells,
+    // which rounds their sizes a little.
     let busy = busy.totals.alloc_space.value;
     ensure!((busy / of.value - 1.0).abs() < 1e-3, "{busy} and {}", of.value);
     let after = daemon.profile("alloc", &["--since", &quiet])?;

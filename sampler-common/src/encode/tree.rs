@@ -1,8 +1,9 @@
 //! The call tree of a profile, which flame graphs draw.
 //!
-//! Frames of one function with the same callers are one frame, whatever process and address they
-//! have. Values add. A frame's interval is made from the summed rows of its stacks, never from
-//! their bounds. No code here recurses, since stacks may be deep.
+//! Frames of the same function with the same callers are merged to one frame, also if their
+//! processes and addresses differ. Their values are added. A frame's interval is made from the
+//! summed rows of its stacks, never from their bounds. No code here recurses, since stacks may be
+//! deep.
 
 use super::functions::{Function, functions};
 use super::trie::Trie;
@@ -72,7 +73,7 @@ pub(super) struct Node {
 pub(super) const ROOT: usize = 0;
 
 impl<'a> Tree<'a> {
-    /// The tree of the at most `frames` frames with the largest `measure`.
+    /// Makes the tree of the frames with the largest `measure`, at most `frames` of them.
     pub(super) fn of(profile: &'a Profile, measure: Measure, frames: usize) -> Tree<'a> {
         let (functions, at) = functions(profile);
         let (mut nodes, leaves) = nodes(profile, measure, &at);

@@ -1,10 +1,10 @@
-//! The stacks that a reader asked for, and their part of all bytes.
+//! The note of `--focus`: which stacks a reader asked for, and their share of all bytes.
 
 use crate::estimate::{Estimate, plus_minus};
 use crate::units::{grouped, human_bytes, share};
 use std::fmt::{self, Formatter};
 
-/// The stacks that a reader asked for, and their part of all bytes.
+/// The stacks that `--focus` chose, and their share of all bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Focus {
     /// The regular expression that chose the stacks.

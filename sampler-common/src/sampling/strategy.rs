@@ -14,8 +14,8 @@ pub enum Strategy {
     /// Geometric with a separate λ for every size class, chosen for the least variance of live
     /// bytes.
     Adaptive = 1,
-    /// The number of sample points in a request is Poisson with mean λs. Requests that are hit with
-    /// 99 % are certain.
+    /// The number of sample points in a request is Poisson with mean λs. A request that would be
+    /// hit with a probability of 99 % or more is always sampled.
     Poisson = 0x80,
     /// Every request is one trial, whatever the size.
     Bernoulli = 0x81,

@@ -1,4 +1,5 @@
-//! The profiled processes: slots by pid, and the slots that new processes may take.
+//! The profiled processes in eBPF maps: slots by pid, and the free slots that new processes may
+//! take.
 
 use super::shared::State;
 use anyhow::Context as _;

@@ -1,4 +1,5 @@
-//! Probes of processes that sample by themselves, and the places of their arguments.
+//! Attaches to the USDT probes of processes that sample by themselves. A probe's arguments may be
+//! in any register or memory place, which the map `SITES` describes.
 
 use super::guardian::{Attacher, Link};
 use super::object::ProgramText;
@@ -22,7 +23,7 @@ pub(super) struct SiteValue(Site);
 #[allow(unsafe_code, reason = "marks plain data")]
 unsafe impl Pod for SiteValue {}
 
-/// A USDT to attach to.
+/// A USDT probe to attach to.
 #[derive(Clone, Copy, Debug)]
 pub struct UsdtPoint {
     /// [`Role::OtelAlloc`], [`Role::OtelFree`] or [`Role::LibraryEnded`].

@@ -1,4 +1,4 @@
-//! Help, completions and manual pages: that they teach what works, and that their readers take
+//! Help, completions and manual pages: their examples work, and shells and manual readers accept
 //! them.
 
 use super::{command, ran};
@@ -24,8 +24,8 @@ const VERBS: [&str; 15] = [
     "help",
 ];
 
-/// The arguments of a line of a shell, up to what is the shell's; nothing unless it begins with
-/// `sampler`.
+/// The arguments of a shell line, up to the first operator of the shell. `None` unless the line
+/// begins with `sampler`.
 fn arguments(example: &str) -> Option<Vec<String>> {
     let line = example.trim().trim_start_matches("sudo ");
     let line = line.split("   ").next().unwrap_or_default();
@@ -34,7 +34,7 @@ fn arguments(example: &str) -> Option<Vec<String>> {
     (words.next()? == "sampler").then(|| words.collect())
 }
 
-/// Every example is a command line that is accepted: none fails for its usage.
+/// Every example is a command line without a usage error.
 #[test]
 fn examples_of_the_help_are_accepted() {
     let directory = tempfile::tempdir().unwrap();
@@ -51,7 +51,7 @@ fn examples_of_the_help_are_accepted() {
         for example in examples {
             assert!(example.chars().count() <= 80, "{example}");
             let Some(arguments) = arguments(example) else { continue };
-            // Where they do no harm, and find nothing.
+            // In an empty directory and without a daemon, the examples do no harm.
             let mut run = command();
             run.args(arguments.iter().filter(|word| word.as_str() != "--"));
             run.current_dir(directory.path()).env("SAMPLER_CONNECT", "unix:none");
@@ -85,7 +85,7 @@ fn help_fits_the_page() {
     whole.arg("--help");
     for mut help in sampler.chain([samplerd, whole]) {
         let said = ran(&mut help);
-        // A line of usage is one word to clap.
+        // clap does not wrap a line of usage.
         let lines = said.text().lines().filter(|line| !line.starts_with("Usage:"));
         let long: Vec<&str> = lines.filter(|line| line.chars().count() > 80).collect();
         assert!(long.is_empty(), "{help:?}: {long:#?}");
@@ -146,7 +146,7 @@ fn manual_pages_are_clean() {
     let mut names: Vec<_> =
         fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.sort();
-    // `help` and what is hidden have none.
+    // `help` and hidden verbs have no page.
     assert_eq!(names.len(), VERBS.len() - 1 + 2, "{names:?}");
     for page in &names {
         let text = fs::read_to_string(page).unwrap();
@@ -160,7 +160,7 @@ fn manual_pages_are_clean() {
     }
 }
 
-/// A reader of manual pages has nothing to say of one.
+/// Checks that a reader of manual pages has no complaint about a page.
 fn reader(name: &str, of: &mut Command) {
     let Ok(output) = of.stdin(Stdio::null()).output() else {
         eprintln!("NOT TESTED: {name} is not in PATH (apt-get install man-db mandoc)");
@@ -168,7 +168,7 @@ fn reader(name: &str, of: &mut Command) {
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let linted = if name == "mandoc" { String::from_utf8_lossy(&output.stdout) } else { "".into() };
-    // They have none, so that the same program makes the same pages.
+    // The pages have no date, so that the same program makes the same pages.
     let is_of_a_date = |line: &&str| !line.contains(" date");
     let complaints: Vec<&str> = said.lines().chain(linted.lines()).filter(is_of_a_date).collect();
     assert!(complaints.is_empty(), "{name}: {}", complaints.join("\n"));

@@ -1,5 +1,5 @@
-//! Processes that are not to be profiled: samplerd probes no file only for them, and holds none of
-//! their files open.
+//! Processes that samplerd must not profile. samplerd probes no file that only such processes map,
+//! and holds none of their files open.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
@@ -100,7 +100,7 @@ fn a_file_that_only_others_map_is_left_alone() -> Result<()> {
 
 #[test]
 fn a_file_that_only_others_map_is_left_alone_in_windows() -> Result<()> {
-    // The process has its own links, which exist in windows only. Nothing but the unmounting could
+    // The process has its own links, which exist in windows only. So only the end of the mount can
     // fail.
     let (directory, own) = (tempfile::tempdir()?, OwnLibc::copy()?);
     let mount = Mount::make(directory.path())?;

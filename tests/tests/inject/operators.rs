@@ -1,5 +1,5 @@
-//! C++ operators of allocators that have their own: every allocation and every free is sampled, and
-//! exceptions pass through.
+//! The injected sampler with allocators that have C++ operators of their own. Every allocation and
+//! every free is sampled, and exceptions pass through.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload, build, preload};
@@ -9,7 +9,8 @@ use std::process::Command;
 const EVERYTHING: [&str; 5] =
     ["--inject", "--interval", "1", "--max-samples-per-second", "unlimited"];
 
-/// A program with a preloaded allocator; `None`: glibc's, with libstdc++'s operators.
+/// A program with a preloaded allocator. `None` stands for glibc's allocator with libstdc++'s
+/// operators.
 fn behind(source: &str, allocator: Option<&str>) -> Result<Command> {
     let mut command = Command::new(build::compile(source, &["-std=c++17"])?);
     if let Some(name) = allocator {

@@ -1,4 +1,4 @@
-//! A private directory and processes that are removed however the run ends.
+//! A private directory and child processes. Both are removed, whatever ends the run.
 
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;

@@ -7,7 +7,7 @@ use crate::estimate::domain::MAX_TRIALS;
 use crate::estimate::gamma::{Tail, quantile};
 use crate::estimate::{Confidence, Estimate, Method, Trials};
 
-/// Samples from which the series of the incomplete beta function is too long. The bounds then come
+/// With more samples, the series of the incomplete beta function is too long. The bounds then come
 /// from the gamma distribution, less than 10⁻⁴ standard deviations off.
 const MAX_SERIES_SAMPLES: f64 = 1e7;
 
@@ -65,9 +65,9 @@ pub(super) fn at_most(failures: u64, samples: f64, interval: f64) -> f64 {
 
 /// The smallest number of failures whose cumulative probability reaches `tail`, or 1 − `tail`.
 ///
-/// The gamma distribution of the same mean and variance gives the bounds in three cases. They are a
-/// fractional number of samples (the series would take about R steps), more than
-/// [`MAX_SERIES_SAMPLES`], and more than 2^60 failures.
+/// In three cases the gamma distribution of the same mean and variance gives the bounds: a
+/// fractional number of samples (the series would take about R steps), more samples than
+/// [`MAX_SERIES_SAMPLES`], and more than 2^60 trials.
 fn failures(samples: f64, interval: f64, tail: f64, side: Tail) -> f64 {
     // Written so that NaN returns here too.
     if !(samples > 0.0 && interval > 1.0) {

@@ -1,5 +1,5 @@
 //! The messages between samplerd and its guardian. Both processes run the same program, so numbers
-//! are sent as they lie in memory.
+//! are sent in the machine's byte order.
 
 use crate::bpf::request::{Hook, Kind, Point, Request};
 use rustix::io::{Errno, IoSlice, IoSliceMut, retry_on_intr};
@@ -28,7 +28,7 @@ const RESULT_BYTES: usize = 4 + 8;
 pub(super) struct Received {
     program: OwnedFd,
     file: OwnedFd,
-    /// The socket for the answer. Its end tells the guardian to detach.
+    /// The socket for the answer. When samplerd closes its end, the guardian detaches.
     pub(super) socket: OwnedFd,
     kind: Kind,
     pid: Option<u32>,
@@ -96,7 +96,7 @@ pub(super) fn send_request(
 }
 
 /// Receives a request; `None`: the sender has closed the socket. A request that lost a descriptor,
-/// because this process has no room for it, is dropped. The sender sees the drop.
+/// because this process can open no more, is dropped. The sender notices it by the closed socket.
 pub(super) fn receive_request(control: impl AsFd) -> io::Result<Option<Option<Received>>> {
     let mut bytes = vec![0; HEAD_BYTES + MAX_POINTS * POINT_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];

@@ -37,21 +37,21 @@ pub struct ProbeReport {
     pub build_id: String,
     /// The function.
     pub function: Function,
-    /// Processes.
+    /// Processes that have the probe.
     pub pids: Vec<u32>,
-    /// Hits of the functions of this role in these processes, which share one count; `None` if it
-    /// cannot be read.
+    /// Hits of all functions with this role in these processes: they share one count. `None` if the
+    /// count cannot be read.
     pub hits: Option<Count>,
     /// Cost of one hit; `None` if unknown.
     pub per_hit: Option<Measured>,
-    /// Cost of these hits; `None` if unknown.
+    /// CPU time of these hits; `None` if unknown.
     pub spent: Option<Range>,
 }
 
 /// The daemon's state.
 #[derive(Clone, Debug)]
 pub struct StatusReport {
-    /// Constants.
+    /// Settings that do not change while the daemon runs.
     pub settings: Settings,
     /// Time since the start.
     pub uptime: Duration,
@@ -63,7 +63,7 @@ pub struct StatusReport {
     pub intervals: Vec<SamplingReport>,
     /// Probes.
     pub probes: Vec<ProbeReport>,
-    /// What cannot be seen.
+    /// What samplerd cannot see, one sentence each.
     pub blind: Vec<String>,
     /// What is not available: a kind of profile or `history`, and why, in one line.
     pub unsupported: Vec<(&'static str, String)>,
@@ -71,7 +71,7 @@ pub struct StatusReport {
     pub tables: Vec<(&'static str, u64, u64)>,
     /// Counts of process events.
     pub process_events: Option<EventCounts>,
-    /// What cannot be seen in processes, by reason.
+    /// What samplerd cannot see in running processes, by reason.
     pub coverage: Vec<Processes>,
     /// Calls of excluded processes on shared links.
     pub excluded_calls: u64,
@@ -85,7 +85,7 @@ pub struct StatusReport {
     pub forecasts: Vec<(u32, Forecast)>,
     /// Cost of profiling all processes together.
     pub cost: Report,
-    /// As `cost`, before CPU times are read.
+    /// What `cost` is made from: CPU times are not read yet.
     pub(super) unread: UnreadCost,
     /// Processes whose memory has yet to be compared with what they hold.
     pub(super) compared: Vec<Compared>,

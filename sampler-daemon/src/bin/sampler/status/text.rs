@@ -1,4 +1,4 @@
-//! The status as text.
+//! The text of `sampler status`.
 
 use super::cost;
 use super::hits::{Hits, symbol};
