@@ -7,7 +7,7 @@
 //!
 //! If memory is *held* at two times, some blocks are in both profiles. Their sampling errors are
 //! the same on both sides and cancel. So intervals for independent samples are too wide and never
-//! too narrow (Var(b − a) = v_a + v_b − 2·cov, and blocks in both make cov ≥ 0).
+//! too narrow: Var(b − a) = v_a + v_b − 2·cov, and blocks in both make cov ≥ 0.
 
 use super::{CannotCompare, Question};
 use crate::profile::{Kind, Profile};

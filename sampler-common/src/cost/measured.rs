@@ -19,8 +19,8 @@ impl Measured {
     /// five batches.
     ///
     /// The price is the median, since an interrupt or a neighbour makes single batches expensive
-    /// and none cheap. Its standard error needs no assumption on the distribution: the order
-    /// statistics of ranks n/2 ± z·√n/2 enclose the median with 95 % (binomial), and half their
+    /// and none cheap. Its standard error needs no assumption on the distribution. The order
+    /// statistics of ranks n/2 ± z·√n/2 enclose the median with 95 % (binomial). Half their
     /// distance is z standard errors. Source: W. J. Conover, "Practical Nonparametric Statistics"
     /// (1999), section 3.2.
     pub fn of_batches(batches: &[f64]) -> Option<Measured> {

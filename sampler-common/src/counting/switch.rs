@@ -1,8 +1,9 @@
 //! The rule of the scalable counter: how much an event adds to a count of a given size.
 //!
-//! Plainly: up to 2^k every event adds itself. Above 2^k an event is rounded, at random but fairly,
-//! to a whole number of quanta: 2 up to 2^(k+1), 4 up to 2^(k+2), and so on. So a quantum is always
-//! about the same small share of the count. An event that is rounded to 0 writes nothing.
+//! Plainly: up to 2^k every event adds itself. Above 2^k an event is rounded to a whole number of
+//! quanta, at random and without bias. A quantum is 2 up to 2^(k+1), 4 up to 2^(k+2), and so on. So
+//! a quantum is always about the same small share of the count. An event that is rounded to 0
+//! writes nothing.
 //!
 //! # The rule
 //!
@@ -41,7 +42,7 @@
 //! smaller too, and the bound still holds.
 //!
 //! For single events the law is known more closely. The value climbs a fixed ladder, each rung q
-//! above the last, and waits at a rung of quantum q for a geometric number of events of mean q and
+//! above the last. At a rung of quantum q it waits for a geometric number of events, of mean q and
 //! variance q(q − 1). So the sum of q(q − 1) over the rungs below v
 //!
 //! ```text

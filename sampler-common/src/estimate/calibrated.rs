@@ -21,11 +21,12 @@
 //! group too. All samples of the others (V_g − v_g, since samples are independent) count for the
 //! row. At φ = 1 it is 0. Bytes and objects are calibrated to separate totals.
 //!
-//! The interval is the weighted one ([`mod@super::weighted`]) for these moments. In it one more
-//! event of the row counts by f(1 − φ), and for the lower end one more event of the others by fφ. A
-//! row with more samples than all others has a lower end of at most what their upper end leaves of
-//! the exact total (the module `others`). The interval lies between what certainly is the row's own
-//! and what the exact totals leave besides what certainly belongs to others.
+//! The interval is the weighted one ([`mod@super::weighted`]) for these moments. In its upper end,
+//! one more event of the row has the factor f(1 − φ). In its lower end, one more event of the other
+//! rows has the factor fφ. A row may have more samples than all others together. Its lower end is
+//! then at most what the upper end of the others leaves of the exact total (the module `others`).
+//! The interval lies between what certainly is the row's own and what the exact totals leave
+//! besides what certainly belongs to others.
 //!
 //! If the rate has changed ([`super::epoch`]), samples of one class have several rates. Allocations
 //! at a rate without a sample, or with one lucky sample, are then added to or taken from all

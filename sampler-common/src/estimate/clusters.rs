@@ -1,12 +1,12 @@
-//! Differences between windows: intervals of rows that were seen for a part of the time only
-//! ([`crate::windows`]).
+//! Intervals of rows that were seen in windows only ([`crate::windows`]). They follow from the
+//! differences between groups of windows.
 //!
 //! # Derivation
 //!
 //! A row has z_g in the g-th group of windows: the sum of its samples' weights, each divided by the
-//! probability of its window. The group stands for Λ_g ticks. With T = Σz_g, Λ = ΣΛ_g and
-//! r_g = z_g − T·Λ_g/Λ, each z_g is an estimate of T·Λ_g/Λ if the row is constant in time, and of
-//! more or less if it is not:
+//! probability of its window. The group stands for Λ_g ticks. Let T = Σz_g, Λ = ΣΛ_g and r_g = z_g
+//! − T·Λ_g/Λ. If the row is constant in time, each z_g is an estimate of T·Λ_g/Λ. If it is not, z_g
+//! is an estimate of more or less:
 //!
 //! ```text
 //! var(T) ≤ n/(n−1) · Σ r_g²
@@ -25,9 +25,9 @@
 //! # The bound of the probe effect
 //!
 //! A trap empties pipelines and caches, so the program's own code is slower after the trap. The
-//! clock ticks in that code. Therefore, a window of t nanoseconds of the program's own time with A
-//! traps has the progress of t − m·A nanoseconds without probes. m differs from program to program
-//! and is not measured.
+//! clock ticks in that code. Let a window have t nanoseconds of the program's own time and A traps,
+//! and let m be the delay by one trap. The window then has the progress of t − m·A nanoseconds
+//! without probes. m differs from program to program and is not measured.
 //!
 //! With m ≤ M = [`PROBE_EFFECT_NS`] the estimate is too low by at most the factor t/(t − M·A). The
 //! upper end carries this factor, for each group by its own t and A. Where M·A ≥ t, the interval

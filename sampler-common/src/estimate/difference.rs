@@ -1,9 +1,9 @@
 //! The difference of two totals of independent samples, its interval and its significance.
 //!
 //! Plainly: a stack's bytes differ between two profiles for two reasons: the program changed, and
-//! other allocations happened to be sampled. The interval says how large the real change may be. p
-//! says how often chance alone would make a difference like this one if there were none. Among a
-//! thousand stacks some p are small by chance, so they are adjusted before any is called
+//! other allocations happened to be sampled. The interval says how large the real change may be. If
+//! nothing changed, chance alone makes a difference as large as this one with probability p. Among
+//! a thousand stacks some p are small by chance, so they are adjusted before any is called
 //! significant.
 //!
 //! # Interval
@@ -22,15 +22,15 @@
 //! skewed, and stop at what certainly exists). [`super::weighted()`] computes the one-sample
 //! intervals.
 //!
-//! A one-sample interval does not know what may go unseen, but the other side does. A side that saw
-//! only large blocks may have missed a small block of the kind that the other side saw, which
-//! stands for much more. So the upper end of either side has room for one more event of the larger
-//! of both sides' largest excess. A side without any sample hides what that sample stands for per
-//! unit of hazard.
+//! A one-sample interval does not know what may go unseen, but the other side does. Suppose one
+//! side saw only large blocks, and the other side a small one, which stands for much more. The
+//! first side may have missed such a small block. So the upper end of either side has room for one
+//! more event of the larger of both sides' largest excess. A side without any sample hides what
+//! that sample stands for per unit of hazard.
 //!
-//! Large blocks are nearly all seen, and come whole: there are 6, and one side saw 5. Its estimate
-//! is a block lower, which no √ of distances covers. If more than α/2 of a block is expected to be
-//! missed, the interval reaches at least as far as one block's weight.
+//! Nearly all large blocks are seen, and a block is seen whole or not at all. If one side saw 5 of
+//! 6 blocks, its estimate is a block lower, which no √ of distances covers. If more than α/2 of a
+//! block is expected to be missed, the interval reaches at least as far as one block's weight.
 //!
 //! # Significance
 //!

@@ -1,18 +1,18 @@
-//! Allocations during the time of one rate, if rates have changed: the room that a row has in each
-//! such epoch.
+//! Epochs: the times at one rate, if rates have changed. The module computes how much a row may
+//! have allocated unseen in each of them, its room.
 //!
 //! Plainly: a program is sampled every 64 KiB for a while and every 16 MiB afterwards. A stack with
-//! a hundred samples of the first time has an estimate that looks sharp. Yet the stack may have
-//! allocated 40 MiB in the second time without a sample. The possible amount is bounded, because
-//! exact totals are always counted: all allocations at each rate are known exactly.
+//! a hundred samples from the first time has an estimate with a narrow interval. Yet the stack may
+//! have allocated 40 MiB in the second time without a sample. The possible amount is bounded,
+//! because exact totals are always counted: all allocations at each rate are known exactly.
 //!
 //! # The room
 //!
 //! An epoch is all the time in which one rate was active in a stratum (or several rates within an
 //! octave). It need not be in one piece. Let u_e be the most that goes unseen per unit of hazard in
-//! epoch e, and T_e what was allocated in it. Let O be what all rows' samples in the stratum own, o
-//! what the row's samples own, and r the rarest rate of the row's own samples there (0 without
-//! one). Then the stratum has a piece of room
+//! epoch e, and T_e what was allocated in it. Let O be the own bytes (or objects) of all rows'
+//! samples in the stratum, and o those of the row's samples. Let r be the largest u of the row's
+//! own samples there (0 without a sample). Then the stratum has a piece of room
 //!
 //! ```text
 //! (u_e, m_e)   for every e with u_e > r, by falling u_e     m_e = min(T_e, T − (O − o) − Σ m of those before)
@@ -22,10 +22,10 @@
 //! can have passed at a rate than was allocated at that rate, nor more than is left of the
 //! stratum's total T.
 //!
-//! Epochs with u_e ≤ r need no room: the interval already has one more event of the row's largest
-//! weight, and what such a rate lets pass weighs less. That largest weight is Fay and Feuer's w_m,
-//! which they take over all weights that *could* have been observed (see [`mod@super::weighted`]).
-//! A rate without a sample of the row is one of these.
+//! Epochs with u_e ≤ r need no room. The interval already has one more event of the row's largest
+//! weight, and an allocation missed at such a rate weighs less. That largest weight is Fay and
+//! Feuer's w_m, which they take over all weights that *could* have been observed (see
+//! [`mod@super::weighted`]). A rate without a sample of the row is one of these.
 //!
 //! With one rate there is one epoch. A row with a sample in the stratum has r = u and no piece. A
 //! row without one has the piece (u, T − (O − o)), the same as if epochs were not distinguished.

@@ -2,8 +2,8 @@
 //!
 //! Plainly: every byte is a trial that hits with probability p = 1/R. A sample says where in its
 //! allocation the hit fell. The bytes behind the hit are no trials. So every byte is either a
-//! failed trial, of which there are on average q/p before each hit, or belongs to the tail of a
-//! sample:
+//! failed trial, or belongs to the tail of a sample. There are on average q/p failed trials before
+//! each hit:
 //!
 //! ```text
 //! estimate = s·q/p + u        u = Σ (size − offset of the hit), q = 1 − p, s samples
@@ -12,8 +12,9 @@
 //! u counts the hit itself and the bytes behind it, whose trials were skipped. Source: "Randomized
 //! Allocation Sampling", design document of the .NET runtime, its second approach. The estimate is
 //! unbiased. Its variance s·q/p² is that of the weighted estimate for one-byte allocations and
-//! larger for other sizes. In return its law is known, for any sizes: for a geometric countdown
-//! (and only for it) the failed trials before the s-th hit are negative binomial.
+//! larger for other sizes. In return its distribution is known for any sizes. With a geometric
+//! countdown (and only with it), the number of failed trials before the s-th hit is negative
+//! binomial.
 //!
 //! # Interval
 //!
@@ -37,10 +38,11 @@
 //! R_eff = ΣR(R − 1)/Σ(R − 1),   s_eff = Σ(R − 1)/(R_eff − 1) = (Σ(R − 1))²/Σ(R − 1)²
 //! ```
 //!
-//! negative binomial samples: s and R if all R are equal, else an effective number of samples
-//! (Kish's) of an effective interval. A sum over different intervals is only approximately negative
-//! binomial. For an s with a fraction the bounds are quantiles of the gamma distribution of that
-//! mean and variance, the limit as R grows (off by about 1/R of a standard deviation).
+//! negative binomial samples. If all R are equal, these are s and R; otherwise an effective number
+//! of samples (Kish's) and an effective interval. A sum over different intervals is only
+//! approximately negative binomial. If s_eff is no whole number, the bounds are quantiles of the
+//! gamma distribution of that mean and variance. That is the limit as R grows, and off by about 1/R
+//! of a standard deviation.
 //!
 //! # Edges
 //!

@@ -1,13 +1,13 @@
 //! Forecasts for a sampling interval: samples, coverage and error, before anything is sampled.
 //!
-//! Plainly: with a mean interval of R bytes every byte is hit with probability p = 1/R, and an
-//! allocation is sampled when one of its bytes is. The bytes and the size of their allocations
-//! determine the expected samples, the chance that any byte is seen, and the error of the weighted
-//! estimate.
+//! Plainly: with a mean interval of R bytes, every byte is hit with probability p = 1/R. An
+//! allocation is sampled when one of its bytes is hit. So the number of bytes and the size of
+//! allocations determine the expected samples, the chance of any sample, and the error of the
+//! weighted estimate.
 //!
 //! # Formulas
 //!
-//! For N bytes in n = ⌊N/S⌋ allocations of S bytes and one of the rest r = N − nS, q = 1 − p:
+//! N bytes are n = ⌊N/S⌋ allocations of S bytes, and one of the rest r = N − nS. With q = 1 − p:
 //!
 //! ```text
 //! π(S)              = 1 − q^S                            one allocation of S bytes is sampled
@@ -18,11 +18,11 @@
 //! if seen           = (relative error − q^N) / (1 − q^N)
 //! ```
 //!
-//! Sources of π, the variance and its bound, which one-byte allocations reach: "Randomized
-//! Allocation Sampling", design document of the .NET runtime; the same terms in jemalloc's
-//! "profiling internals". Source of the rest: "heapprofd: Sampling for Memory Profiles". It shows
-//! that coverage depends on N alone, and has the mean absolute percentage error, also given that
-//! there is a sample. Without a sample T is 0 and off by N, hence the last line.
+//! Source of π, the variance and its bound (which one-byte allocations reach): "Randomized
+//! Allocation Sampling", design document of the .NET runtime. jemalloc's "profiling internals" has
+//! the same terms. Source of the rest: "heapprofd: Sampling for Memory Profiles". It shows that the
+//! hit probability depends on N alone, and derives the mean absolute error, also given that there
+//! is a sample. Without a sample T is 0 and off by N, hence the last line.
 //!
 //! T = K·S/π(S) plus r/π(r) if the rest is sampled, K binomial. With m = ⌊c⌋ + 1 and
 //! X = T − N = w·(K − c)
@@ -58,8 +58,8 @@ impl Plan {
     /// `bytes` in allocations of `size` bytes (the last one may be smaller), sampled once per
     /// `interval_bytes` on average.
     ///
-    /// A `size` of 1 is the worst case: the smaller the allocations, the larger the error, though
-    /// hardly any more below a tenth of the interval.
+    /// A `size` of 1 is the worst case: the smaller the allocations, the larger the error. Below a
+    /// tenth of the interval the error hardly grows.
     ///
     /// # Errors
     ///

@@ -1,16 +1,16 @@
 //! Room for what was not seen: size classes of which a row has no sample.
 //!
 //! Plainly: a class without a sample may still have passed unseen, up to what its rate lets pass.
-//! All classes share one budget of luck. That N₁ objects of one class *and* N₂ of another leave no
-//! sample is as unlikely as both hazards together. So the budget goes to the classes that hide most
-//! for it.
+//! All classes share one budget of hazard. If N₁ objects of one class *and* N₂ of another leave no
+//! sample, the probability of that follows from the sum of both hazards. So the budget goes first
+//! to the classes that hide most per unit of hazard.
 //!
 //! # Derivation
 //!
 //! In a class that hides u objects (or bytes) per unit of hazard, x go unseen with probability
-//! e^(−x/u). Over classes with x_i ≤ m_i (the class's exact total minus what others own), the most
-//! that goes unseen with probability e^(−h) or more is a fractional knapsack. Its solution: fill
-//! the classes in falling order of u until the budget h is spent,
+//! e^(−x/u). Let x_i ≤ m_i, where m_i is the class's exact total minus what other rows own. The
+//! most that goes unseen with probability e^(−h) or more is the solution of a fractional knapsack.
+//! Its solution: fill the classes in falling order of u until the budget h is spent,
 //!
 //! ```text
 //! K(h) = max Σx_i   subject to   Σ x_i/u_i ≤ h,  x_i ≤ m_i
@@ -25,7 +25,7 @@
 //! E[K] = ∫ K′(e)·e^(−e) de       E[K²] = 2 ∫ K(e)·K′(e)·e^(−e) de
 //! ```
 
-/// What a class hides.
+/// What a class may hide.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Piece {
     /// u: the most that goes unseen per unit of hazard; may be infinite.

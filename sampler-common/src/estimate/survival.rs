@@ -3,8 +3,8 @@
 //! Plainly: of the blocks that were still held just before an age, which share was freed at that
 //! age? The product of the remaining shares up to an age is the share that lives longer. Blocks
 //! that are held now, and blocks of processes that ended, are *censored*: they were watched up to
-//! some age and count in every share up to it. Leaving them out would make lifetimes too short, and
-//! so would counting them as freed. Both are wrong exactly where it matters, for leaks.
+//! some age. They count in every share up to that age. Without them lifetimes would be too short,
+//! and the same if they counted as freed. Either would be wrong where it matters most, for leaks.
 //!
 //! A sample stands for 1/π blocks like it, so it counts with its weight w (here w = s/π: the curves
 //! are of bytes).

@@ -1,15 +1,16 @@
-//! The growth of held memory in a time.
+//! The growth of held memory in a period.
 //!
-//! Plainly: what is held at the end minus what was held at the beginning is what came and stayed
-//! minus what was there and went. A block that is held at both ends is in neither part, and neither
-//! is a block that came and went in between. Such a sample cancels exactly, however little is
-//! sampled. So the error is that of the few blocks that changed the sum. In the difference of two
-//! live profiles it would be that of the many blocks that make up the sum.
+//! Plainly: growth is what is held at the end minus what was held at the beginning. That equals the
+//! blocks that came in the period and stayed, minus the blocks that were there before and went. A
+//! block that is held at both ends is in neither sum, and neither is a block that came and went in
+//! between. Such a sample cancels exactly, however little is sampled. So the error is that of the
+//! few blocks that changed the sum. In the difference of two live profiles it would be that of the
+//! many blocks that make up the sum.
 //!
 //! # Derivation
 //!
-//! With C the blocks that came in the time and are held at its end, and W the blocks that were held
-//! at its beginning and ended in it,
+//! Let C be the blocks that came in the period and are held at its end. Let W be the blocks that
+//! were held at its beginning and were freed in it.
 //!
 //! ```text
 //! growth = Σ_C s − Σ_W s,   estimated by   Σ_sampled C w − Σ_sampled W w,   w = s/π
@@ -21,10 +22,10 @@
 //!
 //! # What the interval is for
 //!
-//! The interval is for two growths: the one that has happened, and the one to be expected of such a
-//! program in such a time. A steady queue holds a few blocks more or fewer at any moment. If every
-//! allocation is sampled, the change is certain, and still no leak. So coming and going count as
-//! chance too: events of a Poisson process, of which samples are a random part.
+//! The interval is for two growths: the one that has happened, and the one that such a program
+//! shows on average in such a period. A steady queue holds a few blocks more or fewer at any
+//! moment. If every allocation is sampled, the change is certain, and still no leak. So coming and
+//! going count as chance too: events of a Poisson process, of which samples are a random part.
 //!
 //! The variance of a sum of such events is Σw², not Σw²(1 − π) as for [`super::weighted()`]. The
 //! bounds are those of Fay and Feuer's gamma interval as in their paper; for small π both are the
@@ -32,16 +33,16 @@
 //! Σw²(1 − π) ≤ Σw². The interval of the difference is that of [`super::difference()`] (Zou and
 //! Donner).
 //!
-//! For equal weights a test of C against W, given how many samples came and went altogether, is the
-//! sign test of n fair coins. Blocks that come in bursts, all at once, are not covered: their
-//! number is the number of bursts.
+//! For equal weights, a test of C against W, given the number n of all samples that came or went,
+//! is the sign test of n fair coins. Bursts of blocks that come at the same time are not covered:
+//! what is random then is the number of bursts.
 //!
 //! # All stacks at once
 //!
-//! C. E. Bonferroni's inequality: each of M stacks at the confidence 1 − α/M, M the stacks of which
-//! a sample came or went. Given how many samples each has (coming or going is then the chance), M
-//! is fixed, and all bounds hold at once with the probability 1 − α or more. A stack without a
-//! sample that came or went is never listed.
+//! M is the number of stacks of which a sample came or went. Each of them has its bounds at the
+//! confidence 1 − α/M (C. E. Bonferroni's inequality). Given how many samples each stack has, M is
+//! fixed, and only coming or going is random. So all bounds hold at once with a probability of at
+//! least 1 − α. A stack without a sample that came or went is never listed.
 
 use super::difference::ends_of_difference;
 use super::{Confidence, Moments, Sample, Side};

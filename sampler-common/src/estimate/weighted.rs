@@ -27,10 +27,10 @@
 //! high = own + gamma quantile of 1 − α/2 for mean Σw(1−π) + w_m(1−π_m), variance v + w_m²(1−π_m)
 //! ```
 //!
-//! with own = Σx, the quantity of the samples themselves, and m the sample with the largest
-//! w(1−π) = w − x. The upper end is the gamma distribution of what was *missed*. For n blocks of
-//! one size their number is negative binomial with n + 1 successes, whose mean (n+1)(1−π)/π and
-//! variance (n+1)(1−π)/π² are the ones above.
+//! with own = Σx, the quantity of the samples themselves, and m the sample with the largest w(1−π)
+//! = w − x. The upper end is the gamma distribution of what was *missed*. For n sampled blocks of
+//! one size, the number of missed blocks is negative binomial with n + 1 successes. Its mean
+//! (n+1)(1−π)/π and variance (n+1)(1−π)/π² are the ones above.
 //!
 //! With the gamma distribution of the whole y, as for Poisson counts, the tail would be far too
 //! thin once some blocks are all but certain. An example is 2 MiB blocks at 512 KiB, asked for
@@ -69,9 +69,9 @@ use super::{Confidence, Estimate, Method, Moments};
 /// unseen sizes.
 ///
 /// `interval_bytes` is the mean number of bytes between samples (the largest that was active).
-/// Without any sample the estimate is 0 and the upper end R·ln(2/α), since that many unseen bytes
-/// (or one-byte objects) leave no sample with probability (1 − 1/R)^(R·ln(2/α)) < α/2. At R = 1
-/// nothing is unseen, and the upper end is 0.
+/// Without any sample the estimate is 0 and the upper end R·ln(2/α). That many bytes (or one-byte
+/// objects) leave no sample with probability (1 − 1/R)^(R·ln(2/α)) < α/2. At R = 1 nothing is
+/// unseen, and the upper end is 0.
 ///
 /// Samples that were certain (π = 1) have no variance: the interval closes on the value. With an
 /// infinite variance (points of a stride) there is no upper end, and the lower end is what the

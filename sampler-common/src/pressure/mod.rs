@@ -5,13 +5,13 @@
 //! a quarter of a second of it. Every sample takes one out. When a process's bucket is empty, its
 //! interval is raised at once by the ratio of rate to limit, and a third more. When the daemon's
 //! bucket is empty, only processes with more than their share are raised (max-min fairness). After
-//! a storm, the interval falls by a factor of √2 every quarter of a second, as long as the rate
-//! then expected stays clear of the limit: a factor of 1,000 takes 5 s.
+//! a storm, the interval falls by a factor of √2 every quarter of a second: a factor of 1,000 takes
+//! 5 s. It falls only if the expected rate stays clear of the limit.
 //!
-//! A sample counts as many samples as would come at the current rate: its chance of being sampled
-//! now over the chance that it had. So samples that are still in the ring buffer from before the
-//! raise do not raise again. Samples that the kernel's own brake ([`crate::sampling::brake`]) has
-//! held back count as if they had come.
+//! A sample counts for as many samples as would come at the current rate: the probability that it
+//! would be sampled now, divided by the probability with which it was sampled. So samples that are
+//! still in the ring buffer from before the raise do not raise again. Samples that the kernel's own
+//! brake ([`crate::sampling::brake`]) has held back count as if they had come.
 //!
 //! The decisions depend on past samples and act on later calls, each of which is weighted by its
 //! own probability: estimates stay unbiased.

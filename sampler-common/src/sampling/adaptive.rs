@@ -1,8 +1,9 @@
 //! Adaptive rates: which share of each size class to sample, so that live bytes are estimated best.
 //!
-//! Plainly: samples of blocks that are freed at once tell nothing about what is held. A class that
-//! is allocated often but hardly ever kept needs few samples; a class that mostly stays needs more.
-//! A class's chance grows with its size and with the square root of the share of it that lives.
+//! Plainly: samples of blocks that are freed at once give no information on what is held. A class
+//! that is allocated often but hardly ever kept needs few samples; a class that mostly stays needs
+//! more. A class's chance grows with its size and with the square root of the share of it that
+//! lives.
 //!
 //! # Derivation
 //!
@@ -31,10 +32,10 @@
 //! a chance. If all live classes are certain and budget is left, the floor is raised until the
 //! budget is spent.
 //!
-//! Why a third (`cargo xtask simulate`, survival from 0.1 % to 90 %): compared with the geometric
-//! countdown, the variance of live bytes is 2.0 to 2.1 times lower, that of allocated bytes 1.6 to
-//! 1.8 times higher. With a twentieth the factors are 2.3 and 4. Intervals of allocated bytes then
-//! get too wide, because the few samples of a class that dies young weigh too much.
+//! Why a third: compared with the geometric countdown, the variance of live bytes is 2.0 to 2.1
+//! times lower, and that of allocated bytes 1.6 to 1.8 times higher (`cargo xtask simulate`,
+//! survival from 0.1 % to 90 %). With a twentieth the factors are 2.3 and 4. Intervals of allocated
+//! bytes then get too wide, because the few samples of a class that dies young weigh too much.
 //!
 //! Within a class, λ = −ln(1 − p)/Z is charged per byte, as for every rate.
 //!

@@ -16,11 +16,11 @@
 //!
 //! Either way the call is sampled with probability P(draw ≤ hazard) = 1 − e^(−hazard),
 //! independently of all outcomes before. Each trial stores at most once, and the stored value keeps
-//! this invariant: draw − hazard, given that it is positive, is distributed like a fresh draw, and
-//! 0 is "not running". A trial that was suspended before it stores may replace a countdown that
-//! another trial has started since. It then replaces a number by an independent one of the same
-//! distribution. *When* it does so does not depend on the replaced number, so nothing changes for
-//! later trials.
+//! this invariant. It is either 0, "not running", or draw − hazard. Given that draw − hazard is
+//! positive, it is distributed like a fresh draw. A trial that was suspended before it stores may
+//! replace a countdown that another trial has started since. It then replaces a number by an
+//! independent one of the same distribution. *When* it does so does not depend on the replaced
+//! number, so nothing changes for later trials.
 //!
 //! Exactly one trial crosses a running countdown, because the subtraction is atomic: this trial
 //! alone sees the last positive value. A trial that finds no countdown running leaves the cell at 0

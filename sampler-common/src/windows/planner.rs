@@ -2,24 +2,26 @@
 //!
 //! # Derivation
 //!
-//! A window of c ticks costs w = a + c·h + m·s nanoseconds of CPU time: a to attach and detach, h
-//! for the hits of a tick, s for each of m samples. A stratum of L ticks earns L·τ·b, where τ is
-//! the CPU time of a tick and b the budget. So
+//! A window of c ticks costs w = a + c·h + m·s nanoseconds of CPU time. a is the time to attach and
+//! detach, h that of the hits in a tick, s that of each of m samples. A stratum of L ticks may cost
+//! L·τ·b, where τ is the CPU time of a tick and b the budget. So
 //!
 //! ```text
 //! L = (w + (spent − earned)/4) / (b·τ)
 //! ```
 //!
-//! where the second term repays, over four strata, the unexpected cost of earlier windows.
+//! Here `spent` is the cost of earlier windows, and `earned` what they were allowed to cost. The
+//! second term makes up for the difference over four strata.
 //!
 //! The window has c = 2·a/h ticks, so that its hits cost twice as much as attaching. A longer
-//! window costs more for the same variance between windows. A program that a window slows down by
-//! the factor 1 + r has a tick in only one of 1 + r periods, by chance. The interval contains the
+//! window costs more for the same variance between windows. If a window slows a program down by the
+//! factor 1 + r, a tick falls into only one of 1 + r periods, at random. The interval contains the
 //! variance that this adds between windows.
 //!
-//! h and the bytes of a tick are ratios of sums over recent windows, so that one window without an
-//! allocation does not empty the next. A window is at most twice as long as the one before, and its
-//! interval at least a quarter: an idle program may begin to work at any time.
+//! h and the bytes of a tick are ratios of sums over recent windows. So one window without an
+//! allocation does not decide about the next. A window is at most twice as long as the one before,
+//! and its sampling interval at least a quarter of the one before: an idle program may begin to
+//! work at any time.
 
 use super::Budget;
 

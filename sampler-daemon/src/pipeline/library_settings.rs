@@ -1,13 +1,14 @@
-//! Our own preloaded library in processes: its reported interval, its undelivered samples, and how
-//! its rate is set.
+//! The settings of the in-process sampler in each process: samplerd reads its interval and its
+//! undelivered samples, and sets its rate.
 //!
-//! The library enforces a limit of samples per second by itself
-//! ([`sampler_common::sampling::token_bucket`]). samplerd sets the limit when it finds the library,
-//! and lowers it when the limit of all processes leaves less.
+//! The library keeps a limit of samples per second by itself
+//! ([`sampler_common::sampling::token_bucket`]). samplerd sets the limit when it finds the library.
+//! It lowers the limit when that of all processes leaves less.
+//!
 //! A probe reports how the library's samples end (`sampler-ebpf/src/otel.rs`). The library itself
-//! counts undelivered samples: this count is read from the process's memory at every inspection and
-//! for every answer, and added to the daemon's own outcomes.
-//! For a program that has ended, the last reading counts.
+//! counts undelivered samples. samplerd reads this count from the process's memory at every
+//! inspection and for every answer, and adds it to its own outcomes. For a program that has ended,
+//! the last reading counts.
 
 use super::clock::monotonic_ns;
 use super::config::AttachMode;

@@ -1,12 +1,12 @@
-//! Stacks that the kernel side recognizes: which, their place in its cache, and what each means.
+//! The cache of known stacks in the eBPF program: which stacks it contains, at which place, and
+//! which stack an id means.
 //!
-//! The kernel learns a stack if the stack has come twice, was unwound to its root, and its
-//! comparison costs less than a copy.
-//! The stack is taken back when the process maps other code
-//! ([`Image::view`](crate::unwind::Image::view)) or ends, or when the stack stays away while others
-//! of its set come.
+//! A stack is entered if it has come twice, was unwound to its root, and its comparison costs less
+//! than a copy. A stack is removed when the process ends or maps other code
+//! ([`Image::view`](crate::unwind::Image::view)). It is also removed if other stacks of its set
+//! come, and it does not.
 //!
-//! Ids are never reused. A record may name an id that has just been taken back, so an id stays
+//! Ids are never reused. A record may contain an id that has just been removed, so an id stays
 //! valid until all earlier records have been read.
 
 mod spans;

@@ -1,10 +1,11 @@
 //! Rewrites the `:authority` that gRPC clients send over a Unix socket into one that HTTP allows.
 //!
 //! A Unix socket has no host name. gRPC's core (C++, Python, Ruby) sends the socket's path with
-//! `%2F` for each slash, others send the path unchanged. h2 refuses both as malformed, and has no
-//! setting for it (hyperium/h2#487).
-//! samplerd does not use the authority. So each byte of it that a host name cannot have is replaced
-//! by `-` before h2 reads it.
+//! `%2F` for each slash. Other clients send the path unchanged. The crate h2 refuses both as
+//! malformed, and has no setting for that (hyperium/h2#487).
+//!
+//! samplerd does not use the authority. So each of its bytes that a host name cannot have is
+//! replaced by `-` before h2 reads it.
 //!
 //! The length stays, and so do frames and the dynamic table of HPACK. Of a header block only the
 //! borders of its fields are read (RFC 9113, section 6.2; RFC 7541, section 6). Strings in Huffman

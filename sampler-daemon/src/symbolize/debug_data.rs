@@ -1,9 +1,11 @@
 //! Functions, inlined functions and lines in DWARF.
 //!
 //! blazesym reads debug information that is complete in one file. It takes half of the memory and
-//! time that addr2line takes, because it leaves units alone that nobody asks for. addr2line reads
-//! what blazesym does not: references into a shared file, split DWARF, and zstd. addr2line opens
-//! the parts of split DWARF itself: the `.dwp` file beside the file, or the `.dwo` file of a unit.
+//! time of addr2line, because it skips units that are not needed. The crate addr2line reads what
+//! blazesym does not: references into a shared file, split DWARF, and zstd.
+//!
+//! For split DWARF, addr2line opens further files itself: the `.dwp` file beside the file, or the
+//! `.dwo` file of a unit.
 
 use super::debug_file::{self, Shared};
 use super::demangled::demangled;

@@ -19,13 +19,13 @@
 //! no sample, N/u < ln 2                        a group of its own, without a sample
 //! ```
 //!
-//! Below ln 2 a class more often than not has no sample. Whether it can be seen depends on the
-//! design, not on the draw: a class that is left out is left out in nearly any run.
+//! Below ln 2 a class more often than not has no sample. This depends on the sampling rate and not
+//! on which samples were drawn. So a class that is left out is left out in nearly any run.
 //!
 //! Classes of one group are shared out alike, which is right only if the rows have similar shares
 //! of both. A ratio is biased by about 1/n of a standard deviation squared, hence the 5. There is
-//! no bias if the whole group has one size (each of n samples then stands for T/n), as is nearly
-//! true for a single class.
+//! no bias if the whole group has one size: each of n samples then stands for T/n. A single class
+//! nearly has one size.
 
 use super::Quantity;
 use crate::estimate::{Reference, Row, RowMoments, Stratum};

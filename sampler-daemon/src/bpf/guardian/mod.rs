@@ -1,11 +1,11 @@
 //! The guardian: a small process that makes and closes samplerd's probes.
 //!
-//! A uprobe leaks if a thread with a fatal signal pending removes it, or adds it next to others: it
-//! stays in its processes for good ("uprobe: … failed to unregister, leaking uprobe").
-//! `uprobe_unregister` finds the processes' pages with `get_user_pages`, which gives up when such a
-//! signal is pending. A `kill -9` of samplerd could cause that.
-//! So the guardian adds and removes all probes, in a process that nobody has a reason to kill. It
-//! holds the only descriptors of the links:
+//! A uprobe leaks if a thread removes it, or adds it next to others, while a fatal signal is
+//! pending for the thread. The uprobe then stays in its processes for good ("uprobe: … failed to
+//! unregister, leaking uprobe"). `uprobe_unregister` finds the processes' pages with
+//! `get_user_pages`, which gives up when such a signal is pending. A `kill -9` of samplerd could
+//! cause that. So the guardian adds and removes all probes, in a process that nobody has a reason
+//! to kill. It holds the only descriptors of the links:
 //!
 //! ```text
 //!  samplerd ── control socket: program, file, points, an answer socket ──▶ guardian
@@ -15,8 +15,9 @@
 //! ```
 //!
 //! When the control socket breaks, the guardian closes the remaining links and ends. When the
-//! guardian is killed, its links close with it: a process that has begun to exit has no signal
-//! pending. samplerd then ends too, since it would record nothing any more.
+//! guardian is killed, the kernel closes its links, and removes their probes: a process that has
+//! begun to exit has no signal pending. samplerd then ends too, since it would record nothing any
+//! more.
 
 mod link;
 mod serve;

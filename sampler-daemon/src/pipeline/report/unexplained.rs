@@ -1,8 +1,10 @@
 //! Anonymous memory that no held block explains: among others, memory of an allocator that is not
 //! seen.
 //!
-//! For a process: unexplained = anonymous resident memory now − the same at the attach (or when its
-//! program was first inspected) − the upper end of what it holds.
+//! For a process: unexplained = anonymous resident memory now − the same at the attach − the upper
+//! end of what it holds. (samplerd reads the second number when it first inspects the process, and
+//! again after an `execve`.)
+//!
 //! Freed blocks from before the attach make the result smaller. It is reported if it exceeds the
 //! overhead of allocators.
 
