@@ -1,5 +1,5 @@
-//! The time, for the few calls that are sampled: the coarse monotonic clock, from the kernel's vDSO
-//! without libc.
+//! The clock that the limit of samples reads at each sampled call: the coarse monotonic clock, from
+//! the kernel's vDSO without libc.
 //!
 //! The kernel's timer interrupt writes this clock to a word in memory, every 1 to 10 ms. Reading
 //! the word makes no system call and reads no time-stamp counter. A system call other than the

@@ -54,8 +54,8 @@ pub fn read() -> Start {
 }
 
 /// The initial stack, and the words at which its environment and its auxiliary vector begin. `None`
-/// if something else stands there: an older loader (glibc 2.31) that is started as a program leaves
-/// its own arguments below the stack, where calls write over them.
+/// if something else is there. For example, an older loader (glibc 2.31) that is started as a
+/// program leaves its own arguments below the stack, where calls overwrite them.
 fn initial(stack: *const usize) -> Option<(*const usize, usize, usize)> {
     // SAFETY: the stack reaches to this word.
     let arguments = unsafe { stack.read() };

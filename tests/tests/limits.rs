@@ -1,5 +1,5 @@
-//! Bounds and accidents: numbers stay right or say that they are not, and no target is
-//! ever harmed.
+//! Full tables, small rings, killed processes and killed daemons: numbers stay right or have a
+//! note, and no profiled process is harmed.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::breakpoints::{sites, standing};

@@ -38,8 +38,8 @@ impl Measured {
 
     /// The mean of several measurements of one price, some time apart; `None` without any.
     ///
-    /// The variance is the larger of the variance between the measurements and of what their own
-    /// variances give: a machine is not always equally fast.
+    /// The variance is the larger of two: the variance between the measurements, because the
+    /// machine's speed changes, and the one that follows from their own variances.
     pub fn pooled(looks: &[Measured]) -> Option<Measured> {
         let n = looks.len() as f64;
         if looks.is_empty() {

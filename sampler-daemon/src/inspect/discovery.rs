@@ -1,4 +1,4 @@
-//! The result of a search in a process, and what is probed in the process because of it.
+//! The result of a search for allocators in a process, and which of its functions are probed.
 
 use super::allocator::{Allocator, Function};
 use super::injected;
@@ -27,20 +27,20 @@ const PAST_MALLOC: &str = "is called past malloc, which the preloaded library sa
 /// `malloc`.
 const OTHER_MALLOC: &str = "is not the malloc that the sampler samples: what the program allocates from it by its address (dlopen, dlsym) is not seen";
 
-/// Reported about a program that would move its probes with its code ([`super::moving`]).
+/// Reported about a program that may move its code, with the probes in it ([`super::moving`]).
 pub(super) const MAY_MOVE: &str = "may move its code to anonymous memory";
 pub(super) const WOULD_KILL: &str = ", where a probe would kill it: allocations that it serves are not seen (--probe-executables all: at that risk)";
 const MOVED: &str =
     "has moved its code to anonymous memory: allocations that it serves are not seen";
 
-/// The result of a search in a process.
+/// What a search for allocators has found in a process.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
     /// Allocators that can be probed.
     pub allocators: Vec<Allocator>,
     /// What cannot be seen in the process, and why, one line each.
     pub blind: Vec<Blind>,
-    /// Whether `blind` includes some of the process's allocations.
+    /// Whether one of the reasons in `blind` means that allocations of the process go unseen.
     pub has_unseen_allocations: bool,
     /// Files that sample their allocations themselves. The malloc family of such a file is not
     /// among the allocators.

@@ -1,4 +1,4 @@
-//! What is blind in the processes of the machine, each reason once.
+//! Blind spots: what samplerd cannot see in the processes of the machine, with each reason once.
 
 use super::worker::Worker;
 use crate::inspect::discovery::Discovery;
@@ -7,9 +7,9 @@ use sampler_common::note::{Blind, Processes, Reason};
 use sampler_common::wire::Role;
 use std::collections::BTreeMap;
 
-/// Processes remembered at most; further processes are not reported.
+/// Maximum number of processes with remembered blind spots. Further processes are not reported.
 pub(super) const MAX_BLIND_PROCESSES: usize = 32 * 1024;
-/// Processes named for one reason; further processes are counted.
+/// Maximum number of processes that are named for one reason. Further processes are only counted.
 const MAX_NAMED_PROCESSES: usize = 16;
 
 /// Blind parts of processes that may never have called an allocator.

@@ -1,4 +1,4 @@
-//! What a process still held when it exited: dropped, or kept for the search for leaks.
+//! Blocks that a process still held when it exited. They are forgotten, or kept to find leaks.
 
 use super::report::leaks::unix_ns;
 use super::worker::Worker;
@@ -17,7 +17,7 @@ pub enum AtExit {
 }
 
 impl Worker {
-    /// Ends the blocks of the processes in these slots, which are gone.
+    /// Ends the blocks of the processes in these slots, which have exited.
     pub(super) fn end_all_blocks(&mut self, slots: &[u32]) {
         if self.config.at_exit == AtExit::Keep {
             // The live set is exact, and its entries are removed next.

@@ -1,11 +1,12 @@
 //! How often probes were hit.
 //!
-//! The kernel side counts the hits of every role approximately
+//! The eBPF programs count the hits of every role approximately
 //! ([`sampler_common::wire::HITS_SWITCH`]). Emulated and single-stepped hits are counted apart,
 //! since their prices differ.
+//!
 //! Only emulated hits of malloc have no counter. Every hit of an allocating function ends in the
-//! exact totals or in an outcome. So malloc's emulated hits are what remains after all counted
-//! hits.
+//! exact totals or in an outcome. So malloc's emulated hits are what remains of all these ends
+//! without the counted hits.
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
@@ -27,8 +28,8 @@ const OTHER_ENDS: [Outcome; 4] =
 const CONFIDENCE: Confidence = Confidence::DEFAULT;
 
 impl Worker {
-    /// Hits of all probes of `role` in these slots with this placement. Malloc's emulated hits are
-    /// those whose end was counted.
+    /// Hits of all probes of `role` in these slots with this placement. Emulated hits of malloc are
+    /// computed from the ends ([`Worker::uncounted`]).
     pub(super) fn hits(&self, slots: &[u32], role: Role, placed: Placed) -> Option<Count> {
         let kind = match placed {
             Placed::Emulated => 0,
@@ -58,7 +59,7 @@ impl Worker {
         })
     }
 
-    /// Hits without a counter: the ended hits without the counted ones.
+    /// Hits without a counter: all hits that have ended, without the counted ones.
     fn uncounted(&self, slots: &[u32]) -> Option<Count> {
         let (mut counted, mut ended) = (Counted::default(), 0);
         for slot in slots {

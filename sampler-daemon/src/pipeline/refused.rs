@@ -1,10 +1,10 @@
 //! Newly appeared processes that are not profiled because probes could harm them.
 //!
-//! A refused process has no slot, so nothing of it is counted. It has a record with the reason,
-//! from when it is found, however short-lived it is, to its end and after. If a profiled process
-//! becomes harmful, its profile ends, and it gets a second record.
+//! A refused process has no slot, so nothing of it is counted. It has a record with the reason as
+//! soon as it is found. The record stays after the end of the process. If probes become dangerous
+//! for a profiled process, its profile ends, and it gets a second record.
 //!
-//! In a list of given processes, a harmful one is an error ([`super::attach::AttachError`]).
+//! If such a process is given with `--pid`, that is an error ([`super::attach::AttachError`]).
 
 use super::facts;
 use super::worker::Worker;
@@ -20,20 +20,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Refused processes that are held by a pidfd, at most. Further ones count as exited at once.
 const MAX_RUNNING: usize = 4096;
-/// How long a list of processes with forbidden return probes is reused: listing walks over all
-/// threads of the machine.
+/// How long a list of processes with Syscall User Dispatch is reused. Making the list takes a walk
+/// over all threads of the machine.
 const DIVERTED_AGE: Duration = Duration::from_millis(50);
-/// The warning if shared links reach more harmful processes than the kernel lists.
+/// The warning if shared links may reach endangered processes that samplerd cannot list.
 const ELSEWHERE: &str = "outside samplerd's pid namespace no process is known: one with Syscall User Dispatch would be killed by a return probe in a file \
      that it shares (use session probes, Linux 6.13, or the host's pid namespace)";
-/// Reported of a process's profile before it became harmful.
+/// The reason that the ended profile of a process gets when probes become dangerous for the
+/// process.
 const BECAME: &str = "not profiled any more";
 
 /// Refused running processes, by pid.
 #[derive(Default)]
 pub(super) struct Refused {
     running: FxHashMap<u32, (ProcessId, Process)>,
-    /// Processes with forbidden return probes, and when they were listed.
+    /// Processes with Syscall User Dispatch, and when they were listed.
     diverted: Option<(Instant, FxHashSet<u32>)>,
 }
 
@@ -44,9 +45,9 @@ impl Worker {
         hazard::check(pid, returns_pass).or_else(diverted)
     }
 
-    /// Processes in which no return may be probed, where that is not decided at each call.
-    /// Session probes decide it at each call, but only the process's own probes do. To another
-    /// process's session link on the same file, the kernel reports every return as wanted.
+    /// Processes in which no return may be probed because of Syscall User Dispatch. None, if
+    /// session probes decide that at each call. Only a process's own session probes do so. If
+    /// another process has a session link on the same file, the kernel probes every return.
     pub(super) fn diverted(&mut self) -> FxHashSet<u32> {
         if !self.are_returns_undecided() {
             return FxHashSet::default();
@@ -192,7 +193,7 @@ impl Worker {
         true
     }
 
-    /// Ends the profile of the process in this slot, which probes could harm now.
+    /// Ends the profile of the process in this slot, because probes could harm it now.
     fn end_harmed(&mut self, slot: u32, hazard: Hazard) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let id = profiled.id;

@@ -14,7 +14,7 @@ use std::sync::Once;
 const TRAP: i64 = 0x100;
 /// The flags that arithmetic sets, and the direction of string instructions.
 pub(crate) const FLAGS: i64 = 0xcd5;
-/// A run that takes longer has lost its way.
+/// Maximum number of instructions of a run. A longer run counts as endless.
 const MAX_STEPS: usize = 1_000;
 
 /// Registers as `ucontext_t` has them, by `libc::REG_…`.

@@ -38,7 +38,7 @@ fn listed(daemon: &Daemon) -> Result<BTreeMap<u64, (u64, u64)>> {
     each.collect()
 }
 
-/// Checks that given processes have their truth, whatever links they have.
+/// Checks that the numbers of given processes are right, with own and with shared links.
 fn given(processes: usize, arguments: &[&str]) -> Result<()> {
     let namespace = PidNamespace::start()?;
     let workloads: Vec<(Workload, u32)> = (0..processes)
@@ -284,7 +284,8 @@ fn an_executable_that_root_cannot_open_is_blind() -> Result<()> {
     Ok(())
 }
 
-/// The allocator is in the executable. There is nothing else to probe.
+/// The only allocator is in the executable, which samplerd cannot open. So there is nothing to
+/// probe.
 #[test]
 fn a_static_executable_that_root_cannot_open_is_refused() -> Result<()> {
     let mount = UserMount::of(&build::compile("edges.c", &["-static"])?)?;

@@ -209,8 +209,8 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     served.daemon.stop()
 }
 
-/// With a budget frees are not probed. The page offers neither held bytes nor a history, and shows
-/// allocated bytes first.
+/// With `--windows` frees are not probed. The page shows neither held bytes nor a history, and
+/// shows allocated bytes first.
 #[test]
 fn the_page_offers_supported_views_only() -> Result<()> {
     let workload = Workload::edge(&["stacks"])?;

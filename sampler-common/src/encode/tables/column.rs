@@ -11,7 +11,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use std::sync::Arc;
 
-/// A table that the Parquet library refused.
+/// The error of the Parquet library for a table that it refuses.
 #[derive(Debug, thiserror::Error)]
 #[error("encode a Parquet file: {0}")]
 pub struct EncodeError(#[from] ParquetError);
@@ -74,7 +74,7 @@ impl Column {
             (Column::Texts(rows), ColumnWriter::ByteArrayColumnWriter(writer)) => {
                 let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
                 for row in rows {
-                    // An empty list has one level of its own, and no value.
+                    // In Parquet an empty list has one definition level, and no value.
                     let count = row.len().max(1);
                     defined.extend(std::iter::repeat_n(i16::from(!row.is_empty()), count));
                     repeated.extend((0..count).map(|at| i16::from(at > 0)));
@@ -98,7 +98,8 @@ pub(super) fn file(table: Table, columns: Vec<Column>) -> Result<Vec<u8>, Encode
     ];
     let keys = keys.map(|(key, value)| KeyValue::new(key.to_owned(), value)).to_vec();
     let properties = WriterProperties::builder()
-        // Files of a window are small. Ranges by page would be a third of them.
+        // Files of a window are small. The minimum and maximum of each page would be a third of a
+        // file.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_compression(Compression::ZSTD(ZstdLevel::default()))

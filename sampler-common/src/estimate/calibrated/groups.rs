@@ -1,10 +1,10 @@
 //! Which size classes of a process are calibrated together.
 //!
-//! Plainly: samples of a class say whose the class is. A class with few samples joins a class of
-//! much the same size that has more. A class without samples that went unseen by chance is shared
-//! out by the samples of its neighbours. If a class can hardly be seen at all, and no class near it
-//! was seen, samples of other sizes say nothing about it. It then stays apart and belongs to no
-//! row.
+//! Plainly: the samples of a class show how the class is divided among rows. A class with few
+//! samples joins a class of nearly the same size that has more. A class that has no sample by
+//! chance is divided like the samples of its neighbours. If a class can hardly be seen at all, and
+//! no class near it was seen, samples of other sizes say nothing about it. It then stays apart and
+//! belongs to no row.
 //!
 //! # The rule
 //!
@@ -22,10 +22,10 @@
 //! Below ln 2 a class more often than not has no sample. This depends on the sampling rate and not
 //! on which samples were drawn. So a class that is left out is left out in nearly any run.
 //!
-//! Classes of one group are shared out alike, which is right only if the rows have similar shares
-//! of both. A ratio is biased by about 1/n of a standard deviation squared, hence the 5. There is
-//! no bias if the whole group has one size: each of n samples then stands for T/n. A single class
-//! nearly has one size.
+//! All classes of a group are divided among rows in the same proportion. That is right only if the
+//! rows have similar shares of each class. A ratio is biased by about 1/n of a standard deviation
+//! squared, hence the 5. There is no bias if the whole group has one size: each of n samples then
+//! stands for T/n. A single class nearly has one size.
 
 use super::Quantity;
 use crate::estimate::{Reference, Row, RowMoments, Stratum};

@@ -99,8 +99,8 @@ struct MapBatch {
     flags: u64,
 }
 
-/// Returns the elements of a hash map: all that exist from beginning to end of the call, and some
-/// of the others.
+/// Returns the elements of a hash map: all that exist during the whole call, and some of those that
+/// are added or removed meanwhile.
 pub(in crate::bpf) fn entries<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
     zero: (K, V),

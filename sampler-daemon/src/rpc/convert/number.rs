@@ -22,9 +22,9 @@ pub(super) fn unbounded(name: &str, value: f64) -> Result<f64, String> {
     if value == f64::INFINITY { Ok(value) } else { number(name, value) }
 }
 
-/// A number with its interval. The interval of a stride has no upper end.
-/// Nor has that of a row that a stride may have passed by: weighted, without a sample and without
-/// exact totals.
+/// Parses a number with its interval. The interval of a stride has no upper end. A stride may also
+/// have missed a whole row. Such a row is weighted, has no sample and no exact totals, and its
+/// interval has no upper end either.
 pub(super) fn quantity(of: &v1::Quantity, confidence: Confidence) -> Result<Quantity, String> {
     let method = Method::from_name(&of.method).ok_or_else(|| {
         format!("method {:?} is unknown (is this sampler older than samplerd?)", of.method)
