@@ -12,7 +12,8 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// The memo of process `pid`. A value to keep must be looked up after this call.
+    /// The memo of process `pid`. A value for [`Memo::keep`] must be read from `TARGETS` after this
+    /// call, so that it is no older than the epoch.
     #[inline(always)]
     pub fn of(pid: u32) -> Option<Memo> {
         let state = maps::STATE.get_ptr(0)?;

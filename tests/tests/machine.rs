@@ -67,7 +67,7 @@ fn agrees(command: &mut Command, names: &[&str]) -> Result<()> {
     daemon.stop()
 }
 
-/// Notes at the root of a stack with missing frames.
+/// What stands at the root of a stack with missing frames.
 const CUT: [Note; 4] =
     [Note::LostStacks, Note::TableFull, Note::Truncated, Note::NoUnwindInformation];
 

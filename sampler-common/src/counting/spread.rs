@@ -1,7 +1,8 @@
 //! The interval of a scalable counter.
 //!
 //! Plainly: which numbers of events bring the counter to the value that was read, and not beyond?
-//! The smallest number has just reached the value, the largest is about to leave it.
+//! With the smallest number the counter has just reached the value. With the largest it would leave
+//! the value at the next event.
 //!
 //! # Derivation
 //!
@@ -18,9 +19,9 @@
 //! with z the normal quantile of (1 + confidence)/2. Below the switch-over S = 0 and q = 1: the
 //! interval is the value.
 //!
-//! Measured by `tests/counting.rs` at k = 8, the coarsest: asked for 95 %, it covers 95.1 % and
-//! more. Within a few events of the switch-over it covers 93.7 %, where the waits are too few to be
-//! normal.
+//! `tests/counting.rs` measures the coverage at k = 8, the coarsest counter. An interval of 95 %
+//! covers 95.1 % and more. Within a few events of the switch-over it covers 93.7 %: the waits are
+//! too few to be normal.
 
 use super::{SATURATED, Switch};
 use crate::estimate::Confidence;
@@ -94,7 +95,7 @@ impl Switch {
     }
 }
 
-/// A sum of counters, which stays when the counters are gone.
+/// A sum of counters. It can be kept after the counters are reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
     /// Sum of the unbiased estimates.

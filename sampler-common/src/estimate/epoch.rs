@@ -73,14 +73,15 @@ pub struct Epoch {
     pub bytes: u64,
     /// Objects allocated, exactly.
     pub objects: u64,
-    /// What goes unseen among samples of allocations.
+    /// What goes unseen of allocated quantities.
     pub alloc: Unseen,
-    /// What goes unseen among held samples.
+    /// What goes unseen of held quantities.
     pub inuse: Unseen,
 }
 
 impl Epoch {
-    /// Whether all of the epoch may have passed a row whose rarest sample has the rate `rarest`.
+    /// Whether a row with `rarest` may have allocated everything in the epoch without a further
+    /// sample.
     fn passes(&self, quantity: Quantity, rarest: f64) -> bool {
         quantity.unseen(self).objects > rarest * SAME_RATE_RATIO
     }
@@ -92,7 +93,7 @@ impl Reference {
         self.epochs.get(stratum).map_or(&[], Vec::as_slice)
     }
 
-    /// Samples of the objects of a stratum that are expected at least.
+    /// Lower bound of the expected number of samples of a stratum's objects.
     pub(super) fn expected(&self, stratum: &Stratum, totals: &StratumTotals) -> f64 {
         // If no object goes unseen, infinitely many are expected.
         let samples = |objects: u64, unseen: f64| match unseen {

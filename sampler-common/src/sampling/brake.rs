@@ -4,20 +4,20 @@
 //! Plainly: the more bytes of a process wait, compared with the free bytes, the rarer the process
 //! is sampled from the next call on. The level is 0 up to half of the free bytes. From there it
 //! grows up to twice the free bytes, which is a process's share (dynamic thresholds: Choudhury and
-//! Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Every 32nd of this way (for smaller ring
-//! buffers: a larger part) is one level. Each level halves the rate, until the interval is the
-//! larger of [`FINE_INTERVAL_BYTES`] and [`MAX_FACTOR`] times the interval in force.
+//! Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). This range is divided into 32 levels, or
+//! fewer for smaller ring buffers. Each level halves the rate, until the interval is the larger of
+//! [`FINE_INTERVAL_BYTES`] and [`MAX_FACTOR`] times the interval in force.
 //!
 //! The rise is bounded because a block that was sampled at a long interval keeps its weight as long
 //! as it is held. The brake multiplies the variance by at most [`MAX_FACTOR`]: an interval of what
 //! is held is at most √8 = 2.8 times as wide as without the brake. Intervals shorter than
-//! [`FINE_INTERVAL_BYTES`] rise further: 10 MiB still give some 160 samples there, ± 15 %, and most
-//! stacks would be lost otherwise. What the ring buffer cannot take then is lost, and lost samples
-//! keep their sizes.
+//! [`FINE_INTERVAL_BYTES`] may rise to that value: most stacks would be lost otherwise. There 10
+//! MiB still give some 160 samples, ± 15 %. If the ring buffer is full even so, samples lose their
+//! stacks and keep their sizes.
 //!
 //! Between two levels there is room for some ten records of the largest stacks and a hundred of
-//! usual stacks ([`highest`]). So the samples of each level are enough for an estimate of that time
-//! whose interval holds. A ring buffer that is too small for many levels gets few.
+//! usual stacks ([`highest`]). So each level has enough samples for an estimate whose interval is
+//! right. A ring buffer that is too small for many levels gets few.
 //!
 //! The level is computed from past records and decides how the *next* calls are charged. Every
 //! sample carries the design that it was charged with. Trials are memoryless, so nothing is biased.
@@ -36,7 +36,7 @@ pub const FINE_INTERVAL_BYTES: u64 = 64 << 10;
 /// The highest level.
 pub const MAX_LEVEL: u32 = 32;
 
-/// Bytes of a ring for each level, half of which lie between it and the next.
+/// Bytes of a ring buffer for each level. Half of them lie between the level and the next.
 const RING_BYTES_PER_LEVEL: u64 = 512 << 10;
 
 /// The highest level that a ring buffer of `size` bytes has room for.

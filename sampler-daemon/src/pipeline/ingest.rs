@@ -1,4 +1,4 @@
-//! What a record does to the store. This file does not access the kernel side.
+//! Adds records from the ring to the store. This file does not access eBPF maps.
 
 use super::captured_stack::{CapturedStack, ending};
 use super::collect::LastCollection;
@@ -24,12 +24,12 @@ use sampler_common::wire::{AllocationRecord, FreeRecord, Role, Space};
 use std::sync::Arc;
 use tokio::sync::broadcast;
 
-/// Probability that a sample was kept at each of `halvings` halvings.
+/// Probability that a sample is kept through `halvings` halvings.
 pub(super) fn halved(halvings: u32) -> f64 {
     (-f64::from(halvings)).exp2()
 }
 
-/// Something that the worker has to do after it has read the ring.
+/// Something that the event loop has to do after it has read the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The process in this slot replaced its program image.
@@ -148,7 +148,7 @@ impl Ingest {
             Record::ExpectedExec(event) => {
                 self.events.push(Event::ExpectedExec { pid: event.pid });
             }
-            // The record has woken the worker, which checks all gates.
+            // The record only wakes the event loop, which then checks the gates of all windows.
             Record::Gate(_) => {}
             Record::Mapping(record, stack) => self.mapping(&record, stack),
             Record::Python(stack) => self.python.push(stack),
@@ -156,8 +156,8 @@ impl Ingest {
         }
     }
 
-    /// Enters a process that has taken a slot, with what its first record says. The worker inspects
-    /// it later.
+    /// Adds a new process that has taken a slot, with the facts in its first record. The event loop
+    /// inspects the process later.
     pub(super) fn newcomer(&mut self, space: Space, pid: u32, comm: String) {
         if self.table.contains(space.slot) {
             return;
@@ -178,8 +178,8 @@ impl Ingest {
         Arc::clone(&self.common)
     }
 
-    /// Marks a process as exited, after its last record. Exited processes above the bound are
-    /// folded.
+    /// Marks a process as exited, after its last record. Above the bound of exited processes,
+    /// records of one program are added up.
     pub(super) fn exit(&mut self, process: ProcessId) {
         self.last_collection.has_ended = true;
         self.processes.exit(process);

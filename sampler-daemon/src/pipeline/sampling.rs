@@ -1,9 +1,8 @@
-//! How processes are sampled: the asked sampling, and what is learned from the exact totals, become
-//! designs in the kernel.
+//! How processes are sampled. The requested sampling, and the rates computed from exact totals,
+//! become designs in an eBPF map.
 //!
-//! Learning uses only earlier data and acts only on later calls, and every sample carries the
-//! design that it was charged at.
-//! So nothing here can bias an estimate.
+//! Rates are computed from earlier data and act on later calls only, and every sample carries the
+//! design that it was charged at. So nothing here can bias an estimate.
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;

@@ -27,14 +27,15 @@ use spans::Spans;
 use std::collections::VecDeque;
 use std::hash::{Hash as _, Hasher as _};
 
-/// Valid ids, at most: those in the kernel's cache, and as many that were taken back. At the bound
-/// the kernel learns no further stack.
+/// Maximum number of valid ids: those in the cache, and as many that were removed. At the bound no
+/// further stack is entered.
 const MAX_HELD: usize = 2 * MAX_CACHED_STACKS as usize;
 
-/// Stacks that are remembered as seen. If two share a place, the later one has it.
+/// Number of places that remember stacks that came once. If two stacks share a place, the later one
+/// has it.
 const RECENT_STACKS: usize = 8192;
 
-/// Longest time that a program is held up between its lookup and its record.
+/// Maximum time between a program's search in the cache and its record.
 const HELD_UP_NS: u64 = 1_000_000_000;
 
 /// A change to the kernel side's cache.
@@ -84,7 +85,8 @@ pub(super) struct StackCache {
     met: Vec<u32>,
     last_id: u64,
     changes: Vec<Change>,
-    /// Ids that were taken back. They move to `gone`, with the time of the kernel side's update.
+    /// Ids that were removed. They move to `gone` when the eBPF map is updated, with the time of
+    /// the update.
     leaving: Vec<u64>,
     gone: VecDeque<(u64, u64)>,
 }
@@ -128,8 +130,7 @@ impl StackCache {
         self.known.values().map(|known| (known.call.space, known.stack))
     }
 
-    /// Sets the view of an address space. Stacks of another view of the slot's process are taken
-    /// back.
+    /// Sets the view of an address space. Stacks of another view of the slot's process are removed.
     pub(super) fn see(&mut self, space: Space, view: u64) {
         let now = (space.generation, view);
         if self.views.insert(space.slot, now).is_some_and(|before| before != now) {
@@ -241,7 +242,7 @@ impl StackCache {
         std::mem::take(&mut self.changes)
     }
 
-    /// Drops ids that were taken back before `time_ns`: all earlier records have been read.
+    /// Forgets ids that were removed before `time_ns`: all earlier records have been read.
     pub(super) fn forget_gone(&mut self, time_ns: u64) {
         while let Some((of, id)) = self.gone.front()
             && of + HELD_UP_NS < time_ns

@@ -76,13 +76,13 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Marks that a request of this client was admitted: the connection may stay.
+    /// Records that a request of this client was admitted: the connection may stay.
     pub(super) fn admit(&self) {
         self.lease.state().is_admitted = true;
     }
 
-    /// Marks an answer as handed to the connection. The guard is dropped when the connection asks
-    /// for more.
+    /// Records that an answer was handed to the connection. The guard is dropped when the
+    /// connection asks for more.
     pub(super) fn begin_delivery(&self) -> Delivery {
         let begun = Instant::now();
         self.lease.state().deliveries.push(begun);

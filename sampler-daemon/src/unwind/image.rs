@@ -43,11 +43,11 @@ pub enum UnwindEnd {
 /// One program image.
 pub struct Image {
     pid: u32,
-    /// Start and version of the past image that events reported; none if the mappings were read
-    /// from `/proc`.
+    /// Start and version of the image as mapping events reported it; `None` if the mappings were
+    /// read from `/proc`.
     told: Option<(u64, u32)>,
-    /// Whether the mappings may be those of an earlier image. Then any mappings from `/proc` are
-    /// better.
+    /// Whether the mappings may be those of an earlier image. If so, any mappings from `/proc`
+    /// replace them.
     is_doubtful: bool,
     regions: Regions,
     /// Number of the present `regions`, unique among all images.
@@ -87,7 +87,7 @@ impl Image {
         Ok(Image::new(pid, None, regions, modules))
     }
 
-    /// An image from the events about process `pid`, which may be gone.
+    /// Makes an image from the events about process `pid`, which may have ended.
     pub fn of_past(pid: u32, past: &PastImage, modules: &mut Modules) -> Image {
         let regions = Regions::default().retraced(pid, past, modules);
         Image::new(pid, Some((past.start_ns, past.version)), regions, modules)

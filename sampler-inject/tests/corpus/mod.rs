@@ -65,8 +65,8 @@ impl Entry {
         BASE + self.address
     }
 
-    /// The function as the injector sees it. What the corpus does not have of its bytes is in
-    /// [`Entry::jumps`].
+    /// The function as the injector sees it. The corpus may have only its first bytes: the jumps in
+    /// the others are in [`Entry::jumps`].
     pub(crate) fn function(&self) -> Function<'_> {
         self.function_at(BASE)
     }
@@ -76,7 +76,7 @@ impl Entry {
         Function {
             entry: base + self.address,
             bytes: &self.bytes,
-            // Its other jumps are in `jumps`.
+            // Jumps behind these bytes are in `jumps`.
             size: Some(self.size.min(self.bytes.len() as u64)),
             arguments: arguments(self.names[0]),
             is_free: self.is_free(),
@@ -123,8 +123,8 @@ fn starts(lengths: &str) -> Vec<usize> {
     starts
 }
 
-/// Integer arguments by name. Operators that delete carry what their callers know of the block,
-/// which nobody looks at.
+/// Integer arguments by name. `operator delete` has further arguments, the size and the alignment
+/// of the block, which the hooks ignore.
 fn arguments(name: &str) -> u8 {
     match name {
         "malloc" | "free" | "valloc" | "pvalloc" => 1,

@@ -1,12 +1,12 @@
-//! Names from all that compilers and distributions do to debug data: one test for each row of the
-//! table in `docs/names.md`. Each test builds its files.
+//! Names from debug data in every form that compilers and distributions make: one test for each row
+//! of the tables in `docs/names.md`. Each test builds its files.
 
 mod case;
 
 use anyhow::{Result, ensure};
 use case::{Case, Names};
 
-/// Checks which names samplerd has of a program that this script makes.
+/// Checks which names samplerd shows for a program that this script builds.
 fn shows(script: &str, names: Names) -> Result<()> {
     Case::made_by(script)?.shows(names)
 }

@@ -17,7 +17,8 @@ fn start(flags: &[&str], arguments: &[&str]) -> Result<Workload> {
     Workload::start_program(&program(flags)?, arguments)
 }
 
-/// Lets the program move its code, allocate and end. It must do so as it does alone.
+/// Lets the program move its code, allocate and end. Checks that it ends as it does without
+/// samplerd.
 fn ends_well(mut workload: Workload) -> Result<()> {
     workload.go()?;
     workload.truth().context("it was killed")?;

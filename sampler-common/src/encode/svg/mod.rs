@@ -1,6 +1,6 @@
 //! The flame graph: one SVG file without references to others.
 //!
-//! Viewers that show only pictures show a picture. In a browser it zooms (click, Enter), searches
+//! Every viewer of pictures shows the graph. In a browser it also zooms (click, Enter), searches
 //! (/) and moves with the arrow keys, in light and dark mode. The title of every frame has its
 //! number with its interval, made from summed moments. Text and numbers are in elements and
 //! attributes only: the script is the same in every file.

@@ -1,4 +1,5 @@
-//! The dictionaries: stacks, frames, files and names. A row is left out if it is known.
+//! The dictionary tables of stacks, frames, files and names. A row is left out if an earlier file
+//! of this host has it.
 
 use super::column::{Column, EncodeError, file, text};
 use super::identity::{Known, file_id, frame_id, function, hashed, lines_hash, quality};

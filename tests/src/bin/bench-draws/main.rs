@@ -1,6 +1,6 @@
-//! `cargo xtask bench draws`: cost of deciding which allocations are sampled. Compared are an
-//! exponential and a geometric distance drawn once a sample, in floating point or in integers, and
-//! a draw for every allocation.
+//! `cargo xtask bench draws`: cost of deciding which allocations are sampled. It compares an
+//! exponential distance, a geometric distance, and a draw for every allocation. Distances are drawn
+//! once per sample, in floating point or in integers.
 //!
 //! Methods and mixes of sizes run in random order, round by round. Times are CPU time of the
 //! thread, for sizes drawn before. The number of samples of each method is compared with its

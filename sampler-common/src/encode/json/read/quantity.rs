@@ -40,7 +40,7 @@ pub(super) fn or_infinite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
 }
 
-/// The method of files from before there were several methods.
+/// The method of files from versions that had only one method.
 fn weighted() -> Method {
     Method::Weighted
 }
