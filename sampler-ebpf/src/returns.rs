@@ -3,7 +3,8 @@
 //! Since Linux 6.11 the kernel's return probe makes a system call in the thread
 //! (`arch_uretprobe_trampoline` in `arch/x86/kernel/uprobes.c`). A thread may divert its system
 //! calls to the program itself (`PR_SET_SYSCALL_USER_DISPATCH`) or to its tracer (`PTRACE_SYSEMU`).
-//! The kernel then never gets the call, and the thread jumps to the address of its block.
+//! The kernel then never gets the call. The thread does not return to its caller, but jumps to the
+//! address of the allocated block.
 
 use crate::{stack_bounds, pid, settings};
 use aya_ebpf::cty::c_void;

@@ -73,8 +73,8 @@ impl Target {
         Ok(files)
     }
 
-    /// Whether the loader is at work: the program starts, or opens a library. The mappings are then
-    /// incomplete, and not yet relocated.
+    /// Whether the loader is at work, because the program starts or opens a library. The mappings
+    /// are then incomplete, and not yet relocated.
     ///
     /// # Errors
     /// If memory or a file cannot be read.

@@ -61,13 +61,13 @@ fn boundaries_are_those_of_objdump() {
             let is_boundary = place.boundaries & 1 << bit != 0;
             let is_start = entry.starts.contains(&(at + 1 + bit));
             let is_straight = entry.starts.last().is_some_and(|last| at + 1 + bit < *last);
-            // Behind a jump every byte may begin one.
+            // Behind a jump, any byte may begin an instruction.
             assert!(is_boundary || !is_straight || !is_start, "{library} {:x}+{at}", entry.address);
         }
     }
 }
 
-/// By objdump's list of all jumps of the library.
+/// Checked with objdump's list of all jumps of the library.
 #[test]
 fn no_jump_leads_between_the_entry_and_a_place() {
     for (library, entry, place) in all() {
@@ -106,7 +106,7 @@ fn every_combination_of_breakpoints_leads_to_a_landing() {
             reached.push(target);
             jumps += 1;
         }
-        // None is mapped for nothing.
+        // Every landing is the target of some combination.
         assert!(place.landings.iter().all(|landing| reached.contains(landing)));
     }
     assert!(jumps > 40_000, "{jumps}");
@@ -126,7 +126,7 @@ fn trampolines_have_their_length_and_do_not_overlap() {
     }
 }
 
-/// C's functions have a place each, but for those that are one jump to another function.
+/// Every C function has a hook place, unless it is only a jump to another function.
 #[test]
 fn only_functions_that_are_jumps_have_no_place() {
     for library in libraries() {

@@ -1,7 +1,7 @@
 //! Finds what `dlsym` would find, in the loader's own list and without a call of `dlsym`.
 //!
-//! `dlsym` may allocate and takes the loader's lock, and before glibc 2.34 a program need not have
-//! it.
+//! `dlsym` may allocate and takes the loader's lock. Before glibc 2.34 it may even be missing in a
+//! program.
 //!
 //! The list is `struct link_map` of link.h, from `_r_debug`: the program, the preloaded files, and
 //! the files that these need. Without `_r_debug` (musl) `dlsym` is called, which in musl neither

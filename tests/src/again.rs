@@ -1,5 +1,5 @@
-//! Repeats measurements that a busy machine can spoil.
-//! A right result shows in one of a few tries. A wrong result shows in none of them.
+//! Repeats measurements that a busy machine can spoil. Right code passes in one of a few tries.
+//! Wrong code passes in none.
 
 use anyhow::{Result, bail};
 

@@ -1,6 +1,8 @@
-//! Programs to compare ours with, for `cargo xtask bench probe`. samplerd uses none of them.
+//! eBPF programs with which `cargo xtask bench probe` compares samplerd's own. samplerd uses none
+//! of them.
 //!
-//! The programs are attached like ours, at any offset of any file. So only the program differs.
+//! They are attached like samplerd's programs, at any offset of any file. So only the program
+//! differs.
 
 pub use super::request::Hook;
 

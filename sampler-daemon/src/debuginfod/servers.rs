@@ -2,7 +2,7 @@
 
 use ureq::http::Uri;
 
-/// Servers, in the order in which they are asked.
+/// Servers, in the order in which samplerd asks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Servers(pub(super) Vec<Server>);
 

@@ -1,5 +1,5 @@
-//! Files of which code was mapped lately. Each file is searched once, when an event reports its
-//! first mapping.
+//! Files whose code processes have mapped. Each file is searched for allocators once, when an event
+//! reports its first mapping.
 
 use super::allocator::Allocator;
 use super::discoverer::Discoverer;

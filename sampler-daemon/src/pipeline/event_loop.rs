@@ -1,6 +1,6 @@
 //! The event loop of the worker: it waits, reads the ring, handles events, and answers requests.
 //!
-//! The order of the steps matters; each step says why it stands where it stands.
+//! The order of the steps matters. A comment at each step says why it has its place.
 
 use super::config::AttachMode;
 use super::ingest::Event;
@@ -24,8 +24,8 @@ const OPEN_PERIOD: Duration = Duration::from_millis(20);
 /// The error when nothing can be seen any more.
 const NO_GUARDIAN: &str = "the probe guardian has ended, and every probe with it: nothing is profiled any more (start samplerd again)";
 
-/// Raises this thread's priority: while the thread waits for a CPU, programs go on paying for
-/// probes that are to be removed.
+/// Raises this thread's priority. While the thread waits for a CPU, programs pay for probes that it
+/// should remove.
 fn raise_thread_priority() {
     const FIRST: i32 = -15;
     let me = rustix::thread::gettid();

@@ -1,8 +1,8 @@
-//! Names that programs give to their own code, as a person reads them.
+//! Names that programs give to their generated code, split into function, file and line.
 //!
 //! V8 writes kind, tier, function and place into one name of its perf map, as in
-//! `JS:*parse /srv/app.js:12:20`. Each tier of a function is other code, so the tier would part
-//! what is one function.
+//! `JS:*parse /srv/app.js:12:20`. A function has separate code for each tier. With the tier in its
+//! name it would be shown as several functions.
 
 use sampler_common::profile::Line;
 

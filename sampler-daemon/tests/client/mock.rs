@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 
 /// The pid that the mock profiles.
 pub(crate) const PID: u32 = 4121;
-/// A process that it samples by stride.
+/// A process that the mock samples by stride.
 pub(crate) const STRIDE_PID: u32 = 4130;
 
 /// A mock that serves until the test ends.
@@ -252,7 +252,7 @@ impl Sampler for Fixed {
     ) -> Result<Response<v1::Profile>, Status> {
         let mut profile = answer(request.get_ref())?;
         if request.get_ref().pids == [PID, PID] {
-            // A daemon gone wrong, for the client to notice.
+            // A wrong answer, which the client must notice.
             profile.stacks[0].locations.push(99);
         }
         Ok(Response::new(profile))

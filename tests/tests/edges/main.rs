@@ -1,5 +1,5 @@
-//! Odd calls, processes, threads and stacks, with every allocation sampled: at interval 1 each
-//! weight is exactly 1, so the profile must equal the truth.
+//! Unusual calls, processes, threads and stacks. With interval 1 every allocation is sampled with
+//! weight 1, so the profile must equal the truth.
 
 mod calls;
 mod case;

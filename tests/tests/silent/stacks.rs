@@ -88,8 +88,8 @@ fn a_stack_that_ends_at_a_zero_is_not_whole() -> Result<()> {
     case.end()
 }
 
-/// Frame pointers lead through code without tables, or past some of its callers. Nothing proves
-/// such a stack whole.
+/// A walk by frame pointers may skip some callers of code without tables. Nothing proves that such
+/// a stack is complete.
 #[test]
 fn a_stack_by_frame_pointers_is_not_proven_whole() -> Result<()> {
     let mut workload = Workload::edge(&["jit"])?;
@@ -107,7 +107,7 @@ fn a_stack_by_frame_pointers_is_not_proven_whole() -> Result<()> {
     daemon.stop()
 }
 
-/// Code that existed only for a moment.
+/// Code that is unmapped before samplerd reads its samples.
 #[test]
 fn bytes_of_unmapped_code_are_reported() -> Result<()> {
     let mut workload = Workload::start("generated.c", &["brief"])?;

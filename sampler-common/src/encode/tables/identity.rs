@@ -1,4 +1,4 @@
-//! Ids of frames and stacks, and the dictionary rows that are known already.
+//! Ids of frames and stacks, and the dictionary rows that were written before.
 
 use crate::encode::push::{CodeFile, Frame};
 use crate::profile::Line;
@@ -41,7 +41,7 @@ impl Known {
     }
 }
 
-/// A hash over parts of any length. Equal parts in another division have another hash.
+/// A hash over a list of byte strings. The same bytes, divided in another way, have another hash.
 pub(super) fn hashed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> i64 {
     let mut hash = Sha256::new();
     for part in parts {
@@ -59,7 +59,8 @@ pub(super) fn file_id(file: &CodeFile) -> &str {
     if file.build_id.is_empty() { &file.htlhash } else { &file.build_id }
 }
 
-/// The id of a frame. Code in a file is its place there; other code is its name.
+/// The id of a frame. It is made from the place in the file, or from the name for code without a
+/// file.
 pub(super) fn frame_id(frame: &Frame, files: &[CodeFile]) -> i64 {
     match frame.code {
         Some((file, address)) => {
@@ -82,8 +83,8 @@ pub(super) fn lines_hash(of: &[u8], lines: &[Line]) -> i64 {
     hashed(std::iter::once(of).chain(each))
 }
 
-/// The name of a function. Memory without a file has no name but its pid and address, which another
-/// process has not: `[jit 4121]+0x7f001234` becomes `[jit]`.
+/// The name of a function. Code without a file and without a name is shown with its pid and
+/// address, which are different in another process. So `[jit 4121]+0x7f001234` becomes `[jit]`.
 pub(super) fn function(line: &Line) -> Cow<'_, str> {
     let name = line.function.as_str();
     let place = name.strip_prefix('[').and_then(|rest| rest.split_once("]+0x"));

@@ -6,7 +6,7 @@ use std::cell::Cell as Plain;
 use std::collections::VecDeque;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A second as the kernel side counts it.
+/// A second as the eBPF program counts it.
 const WINDOW_NS: u64 = 1 << 30;
 /// Steps of the coarse clock, nanoseconds: 100 in a second at least.
 const TICK_NS: u64 = 10_000_000;
@@ -156,7 +156,7 @@ fn estimates_are_unbiased_while_the_rate_changes() {
     for run in 0..RUNS {
         let mut process = Process::new(16 << 10, 200, run << 32 | 1);
         for step in 0..12_000u64 {
-            // Bursts take a tenth of the time, with calm between them.
+            // Bursts take a tenth of the time. Between them the program allocates little.
             let is_calm = step % 4_000 > 400;
             process.now_ns += if is_calm { 900_000 } else { 2_000 };
             for (at, (size, of)) in SIZES.into_iter().zip(&mut sums).enumerate() {
