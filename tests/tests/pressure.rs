@@ -1,6 +1,6 @@
-//! Storms: more samples than the ring can take, or than are allowed in a second. Nothing is lost.
-//! The interval rises for the noisy process alone, estimates stay right, and afterwards everything
-//! is as before.
+//! Storms: more samples than the ring can take, or than a limit allows in a second. Nothing is
+//! lost. Only the interval of the noisy process rises, and estimates stay right. Afterwards the
+//! interval is again the requested one.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::daemon::outcome;

@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-/// Longest time that requests are answered at a stretch. Meanwhile programs pay for probes that are
-/// due to be removed, and clients may ask again without end.
+/// Maximum time for which requests are answered in one turn. Clients may send requests without end,
+/// and meanwhile programs pay for probes that should be removed.
 const ANSWERING: Duration = Duration::from_millis(20);
 
 impl Worker {

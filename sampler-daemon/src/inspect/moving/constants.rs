@@ -1,4 +1,4 @@
-//! The requests of code to the kernel, as far as the constants in the code tell. Constants are
+//! What code requests from the kernel, as far as constants in the code show it. Constants are
 //! followed through registers and local variables in the order of the bytes.
 //!
 //! Reference: System V ABI for AMD64 (arguments of functions and of system calls),

@@ -1,4 +1,5 @@
-//! Cost of the in-process sampler as a preloaded library (`sampler run --preload`). Measured are:
+//! Cost of the in-process sampler as a preloaded library (`sampler run --preload`). The benchmark
+//! measures:
 //!
 //! * the library while samplerd listens and follows frees;
 //! * a library that only forwards malloc and free;
@@ -6,13 +7,13 @@
 //! * a listener that does nothing: every listener of `otel_memory` causes two traps, for a sample
 //!   and for its end.
 //!
-//! A few percent are less than the drift of a machine within a minute. Programs with and without
+//! A machine's speed changes by more than a few percent within a minute. Programs with and without
 //! the library therefore take turns, as in [`crate::windows`]. Two processes of a program are not
 //! equally fast either, because their memory is laid out differently. Each is started several
 //! times, laid out at random. A fixed layout ([`Layout::Fixed`]) would not make processes alike,
-//! since a library and its variable move their neighbours: all pairs would only have the same luck.
-//! Listeners attach and detach within one process. Their cost is therefore known better than the
-//! cost of the library.
+//! since a library and its variable move their neighbours. All pairs would only have the same
+//! random error. Listeners attach and detach within one process. Their cost is therefore known
+//! better than the cost of the library.
 
 use crate::attached::Attached;
 use crate::layout::Layout;

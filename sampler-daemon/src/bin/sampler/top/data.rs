@@ -1,4 +1,4 @@
-//! samplerd's answers, checked. The screen is drawn from them alone.
+//! samplerd's answers, after checks. The screen is drawn from this data only.
 
 use super::rows::Functions;
 use sampler_common::cost::{Range, Report};
