@@ -50,12 +50,13 @@ pub fn next_sample() -> u64 {
     }
 }
 
-/// How often the chance of admission is halved for a new sample: 0 until the live set reaches the
-/// fill at which the daemon is notified, then ever more. So the live set does not fill before the
-/// daemon has thinned it.
-/// A process with no more than its share is spared until the others have been halved [`SPARED`]
-/// times. The fill does not depend on the sample itself, so that the sample's weight 2^halvings/π
-/// is unbiased.
+/// How often the probability of admission is halved for a new sample: 0 until the live set reaches
+/// the fill at which the daemon is notified, then more and more. So the live set does not fill
+/// before the daemon has thinned it.
+///
+/// For a process with no more than its share, halving begins after the others have been halved
+/// [`SPARED`] times. The fill does not depend on the sample itself, so that the sample's weight
+/// 2^halvings/π is unbiased.
 #[inline(always)]
 pub fn halvings(process: *const ProcessConfig) -> u64 {
     let Some(state) = state() else { return 0 };

@@ -35,8 +35,8 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sampler.bpf.o"));
 
 /// Parts into which the live set is divided. When the set is nearly full, a process with at most
-/// one part is spared until the others have been halved often. Few enough processes are spared that
-/// the set does not fill.
+/// one part keeps its probability of admission until that of the others has been halved often. Few
+/// enough processes keep it that the set does not fill.
 const LIVE_SHARES: u32 = 8;
 
 /// Settings that are fixed when the program is loaded.

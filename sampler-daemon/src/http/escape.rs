@@ -1,4 +1,4 @@
-//! Text of others, shown in one line of an answer.
+//! Shows text that another program sent in one line of an answer.
 
 /// Maximum number of characters of the text that are shown.
 const MAX_SHOWN_CHARS: usize = 60;

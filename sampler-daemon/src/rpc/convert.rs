@@ -1,4 +1,4 @@
-//! Conversion between the protocol's profile and [`sampler_common::profile::Profile`], both ways.
+//! Conversion of [`sampler_common::profile::Profile`] to the protocol's profile, and back.
 //!
 //! Profiles made here are correct by construction. Profiles from the network are checked before
 //! their numbers are used as indices or in calculations.

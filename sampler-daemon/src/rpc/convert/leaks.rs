@@ -1,4 +1,4 @@
-//! Growth, both ways.
+//! Conversion of growth to the protocol's form, and back.
 
 use super::from_wire::{Within, each};
 use super::number::number;

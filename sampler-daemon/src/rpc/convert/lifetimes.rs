@@ -1,4 +1,4 @@
-//! Lifetimes, both ways.
+//! Conversion of lifetimes to the protocol's form, and back.
 
 use super::from_wire::{Within, each};
 use super::number::{moments, number};
