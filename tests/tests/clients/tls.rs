@@ -126,9 +126,11 @@ fn only_clients_with_a_certificate_are_served() -> Result<()> {
 fn unusable_files_are_refused_at_the_start() -> Result<()> {
     let all = Certificates::make()?;
     let options = all.options();
+    let workload = Workload::edge(&["odd"])?;
+    let pid = workload.pid().to_string();
     let start = |options: &[String]| -> Result<Finished> {
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        samplerd(&[&["--listen", "tls:127.0.0.1:0", "--pid", "1"], &options[..]].concat())
+        samplerd(&[&["--listen", "tls:127.0.0.1:0", "--pid", &pid], &options[..]].concat())
     };
     let with = |name: &str, contents: &[u8]| -> Result<Finished> {
         fs::write(all.path("file"), contents)?;

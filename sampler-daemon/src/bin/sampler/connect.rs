@@ -172,13 +172,14 @@ fn tls_endpoint(place: &str) -> Result<Endpoint> {
         let bytes = tls_file::read(&path).map_err(|error| anyhow!("{variable} is {error}"))?;
         Ok((path, bytes))
     };
-    let [authorities, certificate, key] = TLS_VARIABLES.map(file);
-    let (key_path, key) = key?;
-    tls_file::check_private(&key_path)
-        .map_err(|error| anyhow!("{} is {error}", TLS_VARIABLES[2]))?;
+    let [ca, certificate, key] = TLS_VARIABLES;
+    let (_, authorities) = file(ca)?;
+    let (_, certificate) = file(certificate)?;
+    let (path, key) = file(key)?;
+    tls_file::check_private(&path).map_err(|error| anyhow!("{} is {error}", TLS_VARIABLES[2]))?;
     let tls = ClientTlsConfig::new()
-        .ca_certificate(Certificate::from_pem(authorities?.1))
-        .identity(Identity::from_pem(certificate?.1, key));
+        .ca_certificate(Certificate::from_pem(authorities))
+        .identity(Identity::from_pem(certificate, key));
     let endpoint = Endpoint::from_shared(format!("https://{place}"))
         .map_err(|error| anyhow!("tls:{place}: {error}"))?;
     endpoint
@@ -205,7 +206,13 @@ fn broken(address: &Address, error: &dyn Error) -> anyhow::Error {
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    anyhow!("connection to {address} broke: {innermost} (is it samplerd that listens there?)")
+    let question = match address {
+        Address::Tls(_) => {
+            "does SAMPLER_TLS_CA certify samplerd, and its --tls-client-ca SAMPLER_TLS_CERT?"
+        }
+        _ => "is it samplerd that listens there?",
+    };
+    anyhow!("connection to {address} broke: {innermost} ({question})")
 }
 
 /// Makes the error of a failed call: the daemon's own message, unless the connection failed.
