@@ -36,12 +36,29 @@ pub fn script(python: &Path, folder: &Path, arguments: &[&str]) -> Result<String
     String::from_utf8(finished.stdout).context("read the answer")
 }
 
+/// The rows of each statement of `docs/fleet`, after the insertions of a folder into the tables of
+/// ClickHouse.
+pub fn played(python: &Path, folder: &Path, statements: &[&str]) -> Result<Vec<Vec<Row>>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sql = |name: &str| here.join(format!("../docs/fleet/{name}.sql"));
+    let mut command = Command::new(python);
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(here.join("src/insertions.py"));
+    command.arg(sql("clickhouse_tables")).arg(folder).args(statements.iter().map(|of| sql(of)));
+    let finished = finish_within(&mut command, DEADLINE)?.success("insertions.py")?;
+    rows(&String::from_utf8(finished.stdout).context("read the answer")?, statements.len())
+}
+
 /// The rows of each statement: one of `docs/fleet`, or a file.
 pub fn ask(python: &Path, folder: &Path, engine: &str, of: &[&str]) -> Result<Vec<Vec<Row>>> {
     let answer = script(python, folder, &[&["--json", "--engine", engine], of].concat())?;
+    rows(&answer, of.len())
+}
+
+/// The rows in a line of JSON for each statement.
+fn rows(answer: &str, statements: usize) -> Result<Vec<Vec<Row>>> {
     let rows = answer.lines().map(serde_json::from_str);
-    let rows = rows.collect::<Result<Vec<Vec<Row>>, _>>().with_context(|| answer.clone())?;
-    ensure!(rows.len() == of.len(), "{answer}");
+    let rows = rows.collect::<Result<Vec<Vec<Row>>, _>>().with_context(|| answer.to_owned())?;
+    ensure!(rows.len() == statements, "{answer}");
     Ok(rows)
 }
 

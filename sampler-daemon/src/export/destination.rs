@@ -13,16 +13,20 @@ pub enum Protocol {
     OtlpGrpc,
     /// pprof over HTTP, as Pyroscope accepts it.
     Pyroscope,
+    /// Parquet over HTTP, as ClickHouse accepts it.
+    ClickHouse,
 }
 
 impl Protocol {
-    const ALL: [Protocol; 3] = [Protocol::OtlpHttp, Protocol::OtlpGrpc, Protocol::Pyroscope];
+    const ALL: [Protocol; 4] =
+        [Protocol::OtlpHttp, Protocol::OtlpGrpc, Protocol::Pyroscope, Protocol::ClickHouse];
 
     const fn scheme(self) -> &'static str {
         match self {
             Protocol::OtlpHttp => "otlp+http",
             Protocol::OtlpGrpc => "otlp+grpc",
             Protocol::Pyroscope => "pyroscope+http",
+            Protocol::ClickHouse => "clickhouse+http",
         }
     }
 
@@ -31,10 +35,13 @@ impl Protocol {
             Protocol::OtlpHttp => 4318,
             Protocol::OtlpGrpc => 4317,
             Protocol::Pyroscope => 4040,
+            Protocol::ClickHouse => 8123,
         }
     }
 }
 
+/// The database of a ClickHouse server, if the URL names none.
+const DATABASE: &str = "default";
 /// The scheme of a folder of Parquet files.
 const FOLDER: &str = "parquet:";
 
@@ -79,13 +86,16 @@ pub struct Server {
     pub host: String,
     /// The backend's port.
     pub port: u16,
-    /// The path before the protocol's own path, without a `/` at the end.
+    /// The path before the protocol's own path, without a `/` at the end. For ClickHouse: empty.
     pub base: String,
+    /// The database of a ClickHouse server; empty for other backends.
+    pub database: String,
     text: String,
 }
 
 impl Server {
-    /// Parses `otlp+http://HOST:4318`, `otlp+grpc://HOST:4317` or `pyroscope+http://HOST:4040`.
+    /// Parses `otlp+http://HOST:4318`, `otlp+grpc://HOST:4317`, `pyroscope+http://HOST:4040` or
+    /// `clickhouse+http://HOST:8123/DATABASE`.
     ///
     /// # Errors
     /// One line that says what is wrong with the text.
@@ -118,11 +128,16 @@ impl Server {
         if host.is_empty() {
             return Err(unknown());
         }
-        let base = url.path().trim_end_matches('/').to_owned();
-        if protocol == Protocol::OtlpGrpc && !base.is_empty() {
-            return Err("has a path, which gRPC has not (leave it out)".into());
-        }
-        Ok(Server { protocol, host, port, base, text: text.to_owned() })
+        let path = url.path().trim_end_matches('/');
+        let (base, database) = match protocol {
+            Protocol::OtlpHttp | Protocol::Pyroscope => (path.to_owned(), String::new()),
+            Protocol::OtlpGrpc if path.is_empty() => Default::default(),
+            Protocol::OtlpGrpc => {
+                return Err("has a path, which gRPC has not (leave it out)".into());
+            }
+            Protocol::ClickHouse => (String::new(), database(path)?),
+        };
+        Ok(Server { protocol, host, port, base, database, text: text.to_owned() })
     }
 
     /// Returns host and port in the form of the `Host` header.
@@ -131,6 +146,16 @@ impl Server {
             true => format!("[{}]:{}", self.host, self.port),
             false => format!("{}:{}", self.host, self.port),
         }
+    }
+}
+
+/// The name of a database from a path.
+fn database(path: &str) -> Result<String, String> {
+    let name = if path.is_empty() { DATABASE } else { &path[1..] };
+    let is_named = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    match !name.is_empty() && name.chars().all(is_named) {
+        true => Ok(name.to_owned()),
+        false => Err("has no database behind the / (letters, digits and _ -)".into()),
     }
 }
 
@@ -157,6 +182,11 @@ mod tests {
             assert_eq!((found.host.as_str(), found.port, found.base.as_str()), (host, port, base));
             assert_eq!(found.to_string(), text);
         }
+        for (text, database) in [("", "default"), ("/", "default"), ("/fleet_1/", "fleet_1")] {
+            let found = Server::parse(&format!("clickhouse+http://x{text}")).unwrap();
+            assert_eq!((found.database.as_str(), found.base.as_str()), (database, ""));
+            assert_eq!(found.port, 8123);
+        }
         let folder = Destination::parse("parquet:/a b").unwrap();
         assert_eq!(folder, Destination::Folder("/a b".into()));
         assert_eq!(folder.to_string(), "parquet:/a b");
@@ -182,6 +212,8 @@ mod tests {
             ("otlp+http://me:secret@collector", "--export-header-file"),
             ("otlp+http://collector/?a=b", "query"),
             ("otlp+grpc://collector/base", "path"),
+            ("clickhouse+http://collector/a/b", "database"),
+            ("clickhouse+http://collector/a;b", "database"),
             ("parquet:", "folder"),
             ("parquet", "parquet:FOLDER"),
         ] {

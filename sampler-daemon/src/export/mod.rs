@@ -7,6 +7,7 @@
 
 mod back_off;
 mod builds;
+mod clickhouse;
 mod collector;
 pub mod destination;
 pub mod folder;
@@ -19,11 +20,14 @@ mod outbox;
 mod pyroscope;
 mod sender;
 mod services;
+mod stamp;
+mod window;
 
 use crate::pipeline::{Names, Profiler};
+use clickhouse::ClickHouse;
 use collector::Collector;
 use destination::{Destination, Protocol, Server};
-use folder::{Bounds, Window};
+use folder::Bounds;
 use hyper::HeaderMap;
 use label::Label;
 use outbox::{Body, Outbox};
@@ -35,6 +39,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use window::Window;
 
 pub use outbox::Counts;
 
@@ -90,37 +95,54 @@ impl Exports {
 
 /// The queue of a destination.
 enum Queue {
-    Requests(Server, Arc<Outbox<Body>>),
+    Requests(Bodies, Arc<Outbox<Body>>),
     Windows(Arc<Outbox<Window>>),
 }
+
+/// Makes the requests that carry a push.
+type Bodies = fn(&Push) -> Vec<Body>;
 
 impl Queue {
     /// Makes the queue of a destination, and starts the task that empties it.
     fn start(destination: &Destination, settings: &Settings, tasks: &mut JoinSet<()>) -> Queue {
+        let name = destination.to_string();
         match destination {
-            Destination::Server(server) => {
-                let outbox = Arc::new(Outbox::new(destination.to_string()));
-                let transport = Transport::new(server.clone(), settings.headers.clone());
-                tasks.spawn(sender::empty(Arc::clone(&outbox), transport));
-                Queue::Requests(server.clone(), outbox)
-            }
+            Destination::Server(server) => Queue::to_server(name, server, settings, tasks),
             Destination::Folder(path) => {
-                let outbox = Arc::new(Outbox::new(destination.to_string()));
+                let outbox = Arc::new(Outbox::new(name));
                 tasks.spawn(folder::write(Arc::clone(&outbox), path.clone(), settings.bounds));
                 Queue::Windows(outbox)
             }
         }
     }
 
+    fn to_server(
+        name: String,
+        server: &Server,
+        settings: &Settings,
+        tasks: &mut JoinSet<()>,
+    ) -> Queue {
+        let transport = Transport::new(server.clone(), settings.headers.clone());
+        let bodies: Bodies = match server.protocol {
+            Protocol::OtlpHttp => |push| otlp::bodies(push, false),
+            Protocol::OtlpGrpc => |push| otlp::bodies(push, true),
+            Protocol::Pyroscope => pyroscope::bodies,
+            Protocol::ClickHouse => {
+                let outbox = Arc::new(Outbox::new(name));
+                let sink = ClickHouse::new(transport, server.database.clone());
+                tasks.spawn(sender::empty(Arc::clone(&outbox), sink));
+                return Queue::Windows(outbox);
+            }
+        };
+        let outbox = Arc::new(Outbox::new(name));
+        tasks.spawn(sender::empty(Arc::clone(&outbox), transport));
+        Queue::Requests(bodies, outbox)
+    }
+
     /// Adds what carries the pushes of a window.
     fn add(&self, pushes: &Arc<[Push]>) {
         match self {
-            Queue::Requests(server, outbox) => {
-                let bodies = |push| match server.protocol {
-                    Protocol::OtlpHttp => otlp::bodies(push, false),
-                    Protocol::OtlpGrpc => otlp::bodies(push, true),
-                    Protocol::Pyroscope => pyroscope::bodies(push),
-                };
+            Queue::Requests(bodies, outbox) => {
                 pushes.iter().flat_map(bodies).for_each(|body| outbox.add(body));
             }
             Queue::Windows(outbox) => {

@@ -24,12 +24,14 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Takes what waits in an outbox.
 pub(super) trait Sink<T> {
     /// Takes one request. Returns the result and, if the destination asks for a pause, its length.
-    fn attempt(&self, request: &Arc<T>)
-    -> impl Future<Output = (Attempt, Option<Duration>)> + Send;
+    fn attempt(
+        &mut self,
+        request: &Arc<T>,
+    ) -> impl Future<Output = (Attempt, Option<Duration>)> + Send;
 }
 
 /// Gives the requests of an outbox to a sink, one after another, without end.
-pub(super) async fn empty<T: Waiting>(outbox: Arc<Outbox<T>>, sink: impl Sink<T>) {
+pub(super) async fn empty<T: Waiting>(outbox: Arc<Outbox<T>>, mut sink: impl Sink<T>) {
     let mut back_off = BackOff::default();
     loop {
         let (attempt, asked) = sink.attempt(&outbox.first().await).await;
@@ -53,15 +55,15 @@ pub(super) struct Transport {
 }
 
 impl Sink<Body> for Transport {
-    async fn attempt(&self, body: &Arc<Body>) -> (Attempt, Option<Duration>) {
+    async fn attempt(&mut self, body: &Arc<Body>) -> (Attempt, Option<Duration>) {
         let mut headers = self.headers.clone();
         if let Ok(id) = HeaderValue::from_str(&format!("{:032x}", body.id)) {
             headers.insert(IDEMPOTENCY_KEY, id);
         }
         let bytes = Bytes::copy_from_slice(&body.bytes);
         match self.destination.protocol {
-            Protocol::OtlpHttp | Protocol::Pyroscope => {
-                self.post(&body.target, headers, bytes).await
+            Protocol::OtlpHttp | Protocol::Pyroscope | Protocol::ClickHouse => {
+                self.post_with(headers, &body.target, bytes).await
             }
             Protocol::OtlpGrpc => {
                 match call(&self.destination, &body.target, headers, bytes).await {
@@ -84,18 +86,23 @@ impl Transport {
                 headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             }
             Protocol::OtlpGrpc => {}
-            // pprof files are already compressed.
-            Protocol::Pyroscope => {
+            // Files of pprof and Parquet are already compressed.
+            Protocol::Pyroscope | Protocol::ClickHouse => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
             }
         }
         Transport { destination, headers }
     }
 
-    async fn post(
+    /// Sends a body over HTTP. Returns the result and, if the backend asks for a pause, its length.
+    pub(super) async fn post(&self, target: &str, bytes: Bytes) -> (Attempt, Option<Duration>) {
+        self.post_with(self.headers.clone(), target, bytes).await
+    }
+
+    async fn post_with(
         &self,
-        target: &str,
         headers: HeaderMap,
+        target: &str,
         bytes: Bytes,
     ) -> (Attempt, Option<Duration>) {
         let path = format!("{}{target}", self.destination.base);
@@ -133,12 +140,13 @@ fn by_status(status: &Status) -> (Attempt, Option<Duration>) {
 }
 
 /// Interprets an answer. The OTLP specification, "Retryable response codes", lists the statuses
-/// that are worth another attempt.
+/// that are worth another attempt. ClickHouse answers with 500 if it has no memory left, or too
+/// many parts, and with other statuses if the request is wrong.
 fn attempt(answer: &Answer, protocol: Protocol) -> Attempt {
     let status = answer.status;
     match protocol {
         // Only OTLP answers say what was left out.
-        Protocol::Pyroscope if status.is_success() => return Attempt::Sent(None),
+        Protocol::Pyroscope | Protocol::ClickHouse if status.is_success() => return Attempt::Sent(None),
         _ if status.is_success() => return sent(&answer.body),
         _ => {}
     }
@@ -150,6 +158,9 @@ fn attempt(answer: &Answer, protocol: Protocol) -> Attempt {
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
         | StatusCode::GATEWAY_TIMEOUT => Attempt::Failed(why),
+        StatusCode::INTERNAL_SERVER_ERROR if protocol == Protocol::ClickHouse => {
+            Attempt::Failed(why)
+        }
         _ => Attempt::Refused(why),
     }
 }
@@ -188,6 +199,9 @@ mod tests {
         for status in [301, 400, 401, 404, 413, 500, 501] {
             assert!(matches!(attempt(&answer(status, b"")), Attempt::Refused(_)), "{status}");
         }
+        let of_clickhouse = |status| super::attempt(&answer(status, b""), Protocol::ClickHouse);
+        assert!(matches!(of_clickhouse(500), Attempt::Failed(_)));
+        assert!(matches!(of_clickhouse(404), Attempt::Refused(_)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `samplerd --export parquet:FOLDER`: SQL engines find the moments of the profile in the tables,
 //! and the statements of `docs/fleet` make its intervals.
 
+mod clickhouse;
 mod daemon;
 mod place;
 mod simulated;

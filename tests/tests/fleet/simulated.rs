@@ -286,7 +286,7 @@ fn builds_differ_as_they_do(rows: &[Row]) -> Result<()> {
 }
 
 /// Checks that two engines give one answer. Sums of floats may be added in another order.
-fn same(one: &[Row], other: &[Row]) -> Result<()> {
+pub(crate) fn same(one: &[Row], other: &[Row]) -> Result<()> {
     ensure!(one.len() == other.len(), "{} and {} rows", one.len(), other.len());
     let key = |row: &Row| {
         format!(

@@ -15,8 +15,9 @@ const MAX_DESTINATIONS: usize = 8;
 /// Pushing profiles.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct Export {
-    /// Push profiles to a backend (repeatable): otlp+http://HOST:4318, otlp+grpc://HOST:4317 or
-    /// pyroscope+http://HOST:4040, or write them to a folder of Parquet files: parquet:FOLDER.
+    /// Push profiles to a backend (repeatable): otlp+http://HOST:4318, otlp+grpc://HOST:4317,
+    /// pyroscope+http://HOST:4040 or clickhouse+http://HOST:8123/DATABASE,
+    /// or write them to a folder of Parquet files: parquet:FOLDER.
     /// What was allocated since the last push, and what is held.
     /// There is no encryption: give a collector on this machine or in its network
     #[arg(long, value_name = "URL", value_parser = Destination::parse, conflicts_with = "windows")]

@@ -4,7 +4,7 @@
 //! the day's windows, and no kept window refers to a removed row.
 
 use super::place::{Entry, Place, finished_name};
-use super::stamp::{Host, Stamp};
+use crate::export::stamp::{Host, Stamp};
 use sampler_common::encode::tables::Table;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -11,13 +11,12 @@
 
 mod bounds;
 mod place;
-mod stamp;
 mod writer;
 
 use super::LONGEST;
-use super::outbox::{Attempt, Outbox, Waiting};
+use super::outbox::{Attempt, Outbox};
 use super::sender::{Sink, empty};
-use sampler_common::encode::push::Push;
+use super::window::Window;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -27,30 +26,6 @@ use writer::Writer;
 
 pub(super) use bounds::Kept;
 pub use bounds::{Bounds, MIN_KEPT_BYTES, MIN_KEPT_FOR};
-
-/// The pushes of a window.
-pub(super) struct Window {
-    pushes: Arc<[Push]>,
-    bytes: usize,
-}
-
-impl Window {
-    /// A window to be written; `None` without pushes.
-    pub(super) fn new(pushes: Arc<[Push]>) -> Option<Window> {
-        let bytes = pushes.iter().map(Push::bytes).sum();
-        (!pushes.is_empty()).then_some(Window { pushes, bytes })
-    }
-}
-
-impl Waiting for Window {
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn profiles(&self) -> u64 {
-        self.pushes.len() as u64
-    }
-}
 
 /// A window to write, and where the result goes.
 type Job = (Arc<Window>, oneshot::Sender<Attempt>);
@@ -82,7 +57,7 @@ pub(super) async fn write(outbox: Arc<Outbox<Window>>, path: PathBuf, bounds: Bo
 struct Folder(mpsc::SyncSender<Job>);
 
 impl Sink<Window> for Folder {
-    async fn attempt(&self, window: &Arc<Window>) -> (Attempt, Option<Duration>) {
+    async fn attempt(&mut self, window: &Arc<Window>) -> (Attempt, Option<Duration>) {
         let late = || Attempt::Failed(format!("the folder took over {} s", LONGEST.as_secs()));
         let (result, written) = oneshot::channel();
         if let Err(mpsc::TrySendError::Full(_)) = self.0.try_send((Arc::clone(window), result)) {
@@ -101,6 +76,6 @@ impl Sink<Window> for Folder {
 fn work(mut writer: Writer, jobs: &mpsc::Receiver<Job>) {
     while let Ok((window, result)) = jobs.recv() {
         // The attempt may be over, but not the window: it is written again, and has the same name.
-        let _ = result.send(writer.write(&window.pushes));
+        let _ = result.send(writer.write(&window));
     }
 }

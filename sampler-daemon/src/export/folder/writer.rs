@@ -2,19 +2,15 @@
 
 use super::bounds::{Bounds, Kept, measure, remove_oldest};
 use super::place::Place;
-use super::stamp::{Host, Stamp};
 use crate::export::outbox::Attempt;
+use crate::export::stamp::{Host, Stamp};
+use crate::export::window::{Dictionaries, Window};
 use anyhow::Context as _;
-use sampler_common::encode::push::Push;
-use sampler_common::encode::tables::{Files, Known, files};
+use sampler_common::encode::tables::Files;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Most rows of dictionaries that are remembered, 8 bytes each and some for the table. Beyond that,
-/// rows are written again.
-const MAX_KNOWN: usize = 1 << 20;
 
 /// Writes the windows of a host to a folder.
 pub(super) struct Writer {
@@ -22,39 +18,32 @@ pub(super) struct Writer {
     host: Host,
     bounds: Bounds,
     kept: Arc<Kept>,
-    /// The rows of dictionaries that are in the folder, and the day for which they are.
-    known: Known,
-    day: String,
+    dictionaries: Dictionaries,
     /// The hour in which old windows were last removed; `None`: the folder was not measured yet.
     hour: Option<String>,
 }
 
 impl Writer {
     pub(super) fn new(path: PathBuf, bounds: Bounds, kept: Arc<Kept>) -> Writer {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let (known, day, hour) = (Known::default(), String::new(), None);
-        Writer { path, host: Host::new(&host), bounds, kept, known, day, hour }
+        let (host, dictionaries) = (Host::of_this_machine(), Dictionaries::default());
+        Writer { path, host, bounds, kept, dictionaries, hour: None }
     }
 
     /// Writes a window. The folder is opened each time, so that it can be unmounted.
-    pub(super) fn write(&mut self, pushes: &[Push]) -> Attempt {
-        match Place::open(&self.path).and_then(|place| self.write_to(&place, pushes)) {
+    pub(super) fn write(&mut self, window: &Window) -> Attempt {
+        match Place::open(&self.path).and_then(|place| self.write_to(&place, window)) {
             Ok(bytes) => Attempt::Written(bytes),
             Err(error) => Attempt::Failed(format!("{error:#}")),
         }
     }
 
-    fn write_to(&mut self, place: &Place, pushes: &[Push]) -> anyhow::Result<u64> {
-        let stamp = Stamp::new(pushes.first().map_or(0, |push| push.start_unix_ns));
+    fn write_to(&mut self, place: &Place, window: &Window) -> anyhow::Result<u64> {
+        let stamp = Stamp::new(window.start_unix_ns());
         let (day, hour) = (stamp.day(), stamp.hour());
         if self.hour.is_none() {
             self.kept.bytes.store(measure(place, &self.host), Relaxed);
         }
-        if self.day != day || self.known.len() > MAX_KNOWN {
-            self.known.clear();
-            self.day.clone_from(&day);
-        }
-        let Files { files, new } = files(pushes, &self.known)?;
+        let Files { files, new } = self.dictionaries.encode(window, &day)?;
         let name = stamp.file(&self.host);
         let mut bytes = 0;
         for file in files {
@@ -69,7 +58,7 @@ impl Writer {
             self.kept.bytes.store((kept + length).saturating_sub(replaced), Relaxed);
             bytes += length;
         }
-        self.known.add(&new);
+        self.dictionaries.add(&new);
         self.keep_bounds(place, format!("{day}/{hour}"));
         Ok(bytes)
     }
@@ -84,8 +73,8 @@ impl Writer {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = now.as_nanos() as u64;
         let days = remove_oldest(place, &self.host, self.bounds, now, &self.kept);
-        if days.contains(&self.day) {
-            self.known.clear();
+        if days.iter().any(|day| day == self.dictionaries.day()) {
+            self.dictionaries.clear();
         }
     }
 }

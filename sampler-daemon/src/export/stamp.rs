@@ -1,5 +1,4 @@
-//! Names of exported Parquet files and their folders, made from the host's name and the start of
-//! the window.
+//! Names of windows, of their folders and files, by host and time.
 
 use sampler_common::units::utc_micros;
 
@@ -28,10 +27,15 @@ impl Stamp {
         format!("hour={}", &self.0[11..13])
     }
 
+    /// `HOST-20261129T131502.123456Z`
+    pub(super) fn window(&self, host: &Host) -> String {
+        let digits: String = self.0.chars().filter(|c| !"-:".contains(*c)).collect();
+        format!("{}-{digits}", host.0)
+    }
+
     /// `HOST-20261129T131502.123456Z.parquet`
     pub(super) fn file(&self, host: &Host) -> String {
-        let digits: String = self.0.chars().filter(|c| !"-:".contains(*c)).collect();
-        format!("{}-{digits}{SUFFIX}", host.0)
+        self.window(host) + SUFFIX
     }
 }
 
@@ -40,6 +44,10 @@ impl Stamp {
 pub(super) struct Host(String);
 
 impl Host {
+    pub(super) fn of_this_machine() -> Host {
+        Host::new(&rustix::system::uname().nodename().to_string_lossy())
+    }
+
     pub(super) fn new(name: &str) -> Host {
         let is_kept = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         let kept = |c: char| if is_kept(c) || c == '.' { c } else { '_' };
