@@ -31,6 +31,7 @@ pub mod spread;
 pub mod statistics;
 pub mod strips;
 pub mod terminal;
+pub mod tls;
 pub mod truth;
 pub mod usage;
 pub mod wait;

@@ -21,6 +21,7 @@ impl Protocol {
     const ALL: [Protocol; 4] =
         [Protocol::OtlpHttp, Protocol::OtlpGrpc, Protocol::Pyroscope, Protocol::ClickHouse];
 
+    /// The scheme without TLS. With TLS it has an `s` at its end.
     const fn scheme(self) -> &'static str {
         match self {
             Protocol::OtlpHttp => "otlp+http",
@@ -30,12 +31,23 @@ impl Protocol {
         }
     }
 
-    const fn usual_port(self) -> u16 {
+    /// Port if the URL names none. Only ClickHouse has another port for TLS.
+    const fn usual_port(self, is_secure: bool) -> u16 {
         match self {
             Protocol::OtlpHttp => 4318,
             Protocol::OtlpGrpc => 4317,
             Protocol::Pyroscope => 4040,
+            Protocol::ClickHouse if is_secure => 8443,
             Protocol::ClickHouse => 8123,
+        }
+    }
+
+    /// The protocol of a scheme, and whether the scheme wants TLS.
+    fn of_scheme(scheme: &str) -> Option<(Protocol, bool)> {
+        let of = |name: &str| Protocol::ALL.into_iter().find(|of| of.scheme() == name);
+        match of(scheme) {
+            Some(protocol) => Some((protocol, false)),
+            None => of(scheme.strip_suffix('s')?).map(|protocol| (protocol, true)),
         }
     }
 }
@@ -66,6 +78,11 @@ impl Destination {
             None => Server::parse(text).map(Destination::Server),
         }
     }
+
+    /// Whether connections have TLS.
+    pub fn is_secure(&self) -> bool {
+        matches!(self, Destination::Server(server) if server.is_secure)
+    }
 }
 
 impl fmt::Display for Destination {
@@ -82,6 +99,8 @@ impl fmt::Display for Destination {
 pub struct Server {
     /// The backend's protocol.
     pub protocol: Protocol,
+    /// Whether connections have TLS.
+    pub is_secure: bool,
     /// The backend's host name or address; an IPv6 address has no brackets.
     pub host: String,
     /// The backend's port.
@@ -95,20 +114,22 @@ pub struct Server {
 
 impl Server {
     /// Parses `otlp+http://HOST:4318`, `otlp+grpc://HOST:4317`, `pyroscope+http://HOST:4040` or
-    /// `clickhouse+http://HOST:8123/DATABASE`.
+    /// `clickhouse+http://HOST:8123/DATABASE`. With TLS: `otlp+https`, `otlp+grpcs`,
+    /// `pyroscope+https`, `clickhouse+https`.
     ///
     /// # Errors
     /// One line that says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Server, String> {
         let unknown = || {
             let known =
-                Protocol::ALL.map(|of| format!("{}://HOST:{}", of.scheme(), of.usual_port()));
+                Protocol::ALL.map(|of| format!("{}://HOST:{}", of.scheme(), of.usual_port(false)));
             let known = known.join(" or ");
-            format!("is no place to export to (try {known} or {FOLDER}FOLDER)")
+            format!(
+                "is no place to export to (try {known} or {FOLDER}FOLDER; https and grpcs for TLS)"
+            )
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(unknown)?;
-        let protocol = Protocol::ALL.into_iter().find(|of| of.scheme() == scheme);
-        let protocol = protocol.ok_or_else(unknown)?;
+        let (protocol, is_secure) = Protocol::of_scheme(scheme).ok_or_else(unknown)?;
         let url: Uri = format!("http://{rest}").parse().map_err(|error| format!("{error}"))?;
         let authority = url.authority().ok_or_else(unknown)?;
         if authority.as_str().contains('@') {
@@ -122,7 +143,7 @@ impl Server {
         let has_port = authority.as_str().len() > authority.host().len();
         let port = match authority.port_u16() {
             Some(port) if port > 0 => port,
-            None if !has_port => protocol.usual_port(),
+            None if !has_port => protocol.usual_port(is_secure),
             _ => return Err("has no port behind the : (give 1 to 65535)".into()),
         };
         if host.is_empty() {
@@ -137,7 +158,7 @@ impl Server {
             }
             Protocol::ClickHouse => (String::new(), database(path)?),
         };
-        Ok(Server { protocol, host, port, base, database, text: text.to_owned() })
+        Ok(Server { protocol, is_secure, host, port, base, database, text: text.to_owned() })
     }
 
     /// Returns host and port in the form of the `Host` header.
@@ -190,6 +211,16 @@ mod tests {
         let folder = Destination::parse("parquet:/a b").unwrap();
         assert_eq!(folder, Destination::Folder("/a b".into()));
         assert_eq!(folder.to_string(), "parquet:/a b");
+        for (text, is_secure, port) in [
+            ("otlp+http://x", false, 4318),
+            ("otlp+https://x", true, 4318),
+            ("otlp+grpcs://x", true, 4317),
+            ("pyroscope+https://x:443", true, 443),
+            ("clickhouse+https://x/y", true, 8443),
+        ] {
+            let found = Server::parse(text).unwrap();
+            assert_eq!((found.is_secure, found.port), (is_secure, port), "{text}");
+        }
         let of = |text| Server::parse(text).unwrap().authority();
         assert_eq!(of("otlp+http://[::1]:80"), "[::1]:80");
         assert_eq!(of("otlp+http://x"), "x:4318");
@@ -201,7 +232,8 @@ mod tests {
             ("", "try otlp+http://"),
             ("collector:4318", "try otlp+http://"),
             ("http://collector:4318", "try otlp+http://"),
-            ("otlp+https://collector", "try otlp+http://"),
+            ("otlp+httpss://collector", "try otlp+http://"),
+            ("otlps+http://collector", "try otlp+http://"),
             ("otlp+http://", ""),
             ("otlp+http://:4318", ""),
             ("otlp+http://a b", ""),

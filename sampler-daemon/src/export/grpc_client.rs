@@ -1,10 +1,11 @@
 //! One gRPC call on its own connection, with a message that is already encoded.
 
-use super::destination::Server;
+use super::backend::Backend;
 use super::{LONGEST, MAX_ANSWER_BYTES};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use hyper::HeaderMap;
 use hyper::http::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -17,7 +18,7 @@ pub(super) use tonic::{Code, Status};
 /// # Errors
 /// The status that the backend returned, or the status for a backend that cannot be reached.
 pub(super) async fn call(
-    to: &Server,
+    to: &Backend,
     path: &str,
     headers: HeaderMap,
     message: Bytes,
@@ -27,7 +28,7 @@ pub(super) async fn call(
 }
 
 async fn exchange(
-    to: &Server,
+    to: &Backend,
     path: &str,
     headers: HeaderMap,
     message: Bytes,
@@ -36,9 +37,19 @@ async fn exchange(
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         Status::unavailable(format!("{error}: {}", cause.unwrap_or_default()))
     };
-    let endpoint =
-        Endpoint::from_shared(format!("http://{}", to.authority())).map_err(unreachable)?;
-    let channel = endpoint.connect().await.map_err(unreachable)?;
+    let scheme = if to.server.is_secure { "https" } else { "http" };
+    let url = format!("{scheme}://{}", to.server.authority());
+    let endpoint = Endpoint::from_shared(url).map_err(unreachable)?;
+    let backend = to.clone();
+    let connector = tower::service_fn(move |_| {
+        let backend = backend.clone();
+        // tonic shows only the first error of a chain.
+        async move {
+            let stream = backend.connect().await.map_err(|error| anyhow::anyhow!("{error:#}"))?;
+            anyhow::Ok(TokioIo::new(stream))
+        }
+    });
+    let channel = endpoint.connect_with_connector(connector).await.map_err(unreachable)?;
     let mut grpc = Grpc::new(channel)
         .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(MAX_ANSWER_BYTES);

@@ -1,6 +1,6 @@
 //! One HTTP/1.1 request on its own connection, with bounds on the time and on the answer's size.
 
-use super::destination::Server;
+use super::backend::Backend;
 use super::{LONGEST, MAX_ANSWER_BYTES};
 use anyhow::{Context as _, anyhow};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -9,7 +9,6 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue};
 use hyper::{HeaderMap, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -26,7 +25,7 @@ pub(super) struct Answer {
 /// # Errors
 /// If there is no answer. Whether the backend has received the body is then unknown.
 pub(super) async fn post(
-    to: &Server,
+    to: &Backend,
     path: &str,
     headers: HeaderMap,
     body: Bytes,
@@ -36,12 +35,12 @@ pub(super) async fn post(
 }
 
 async fn exchange(
-    to: &Server,
+    to: &Backend,
     path: &str,
     headers: HeaderMap,
     body: Bytes,
 ) -> anyhow::Result<Answer> {
-    let stream = TcpStream::connect((to.host.as_str(), to.port)).await.context("connect")?;
+    let stream = to.connect().await?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.context("connect")?;
     // Dropping `connections` closes the connection.
@@ -50,7 +49,7 @@ async fn exchange(
     let mut request =
         Request::post(path).body(Full::new(body.clone())).context("make a request")?;
     *request.headers_mut() = headers;
-    let host = HeaderValue::from_str(&to.authority()).context("name the host")?;
+    let host = HeaderValue::from_str(&to.server.authority()).context("name the host")?;
     request.headers_mut().insert(HOST, host);
     request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     let answer = sender.send_request(request).await.context("send")?;

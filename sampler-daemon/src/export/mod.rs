@@ -6,6 +6,7 @@
 //! else. Modules below this module do not depend on any backend.
 
 mod back_off;
+mod backend;
 mod builds;
 mod clickhouse;
 mod collector;
@@ -18,12 +19,15 @@ pub mod label;
 mod otlp;
 mod outbox;
 mod pyroscope;
+mod secret_file;
 mod sender;
 mod services;
 mod stamp;
+pub mod tls;
 mod window;
 
 use crate::pipeline::{Names, Profiler};
+use backend::Backend;
 use clickhouse::ClickHouse;
 use collector::Collector;
 use destination::{Destination, Protocol, Server};
@@ -36,6 +40,7 @@ use sender::Transport;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use tls::Tls;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -59,6 +64,8 @@ pub struct Settings {
     pub every: Duration,
     /// Headers of every request.
     pub headers: HeaderMap,
+    /// TLS; `None` if no destination wants it.
+    pub tls: Option<Tls>,
     /// Attributes that every service gets.
     pub labels: Vec<Label>,
     /// Whether held memory is known, and so pushed.
@@ -122,7 +129,8 @@ impl Queue {
         settings: &Settings,
         tasks: &mut JoinSet<()>,
     ) -> Queue {
-        let transport = Transport::new(server.clone(), settings.headers.clone());
+        let backend = Backend::new(server.clone(), settings.tls.as_ref());
+        let transport = Transport::new(backend, settings.headers.clone());
         let bodies: Bodies = match server.protocol {
             Protocol::OtlpHttp => |push| otlp::bodies(push, false),
             Protocol::OtlpGrpc => |push| otlp::bodies(push, true),

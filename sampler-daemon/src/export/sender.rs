@@ -2,7 +2,8 @@
 //! it for good.
 
 use super::back_off::{BackOff, retry_after};
-use super::destination::{Protocol, Server};
+use super::backend::Backend;
+use super::destination::Protocol;
 use super::grpc_client::{Code, Status, call};
 use super::http_client::{Answer, post};
 use super::outbox::{Attempt, Body, Outbox, Waiting};
@@ -50,7 +51,7 @@ pub(super) async fn empty<T: Waiting>(outbox: Arc<Outbox<T>>, mut sink: impl Sin
 
 /// The connection parameters of a backend.
 pub(super) struct Transport {
-    destination: Server,
+    backend: Backend,
     headers: HeaderMap,
 }
 
@@ -61,26 +62,24 @@ impl Sink<Body> for Transport {
             headers.insert(IDEMPOTENCY_KEY, id);
         }
         let bytes = Bytes::copy_from_slice(&body.bytes);
-        match self.destination.protocol {
+        match self.backend.server.protocol {
             Protocol::OtlpHttp | Protocol::Pyroscope | Protocol::ClickHouse => {
                 self.post_with(headers, &body.target, bytes).await
             }
-            Protocol::OtlpGrpc => {
-                match call(&self.destination, &body.target, headers, bytes).await {
-                    Ok(answer) => (sent(&answer), None),
-                    Err(status) => by_status(&status),
-                }
-            }
+            Protocol::OtlpGrpc => match call(&self.backend, &body.target, headers, bytes).await {
+                Ok(answer) => (sent(&answer), None),
+                Err(status) => by_status(&status),
+            },
         }
     }
 }
 
 impl Transport {
     /// Combines a backend with the user's headers.
-    pub(super) fn new(destination: Server, mut headers: HeaderMap) -> Transport {
+    pub(super) fn new(backend: Backend, mut headers: HeaderMap) -> Transport {
         let agent = concat!("samplerd/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
-        match destination.protocol {
+        match backend.server.protocol {
             Protocol::OtlpHttp => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
                 headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -91,7 +90,7 @@ impl Transport {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
             }
         }
-        Transport { destination, headers }
+        Transport { backend, headers }
     }
 
     /// Sends a body over HTTP. Returns the result and, if the backend asks for a pause, its length.
@@ -105,9 +104,9 @@ impl Transport {
         target: &str,
         bytes: Bytes,
     ) -> (Attempt, Option<Duration>) {
-        let path = format!("{}{target}", self.destination.base);
-        match post(&self.destination, &path, headers, bytes).await {
-            Ok(answer) => (attempt(&answer, self.destination.protocol), asked(&answer)),
+        let path = format!("{}{target}", self.backend.server.base);
+        match post(&self.backend, &path, headers, bytes).await {
+            Ok(answer) => (attempt(&answer, self.backend.server.protocol), asked(&answer)),
             Err(error) => (Attempt::Failed(one_line(&format!("{error:#}"))), None),
         }
     }
@@ -146,7 +145,9 @@ fn attempt(answer: &Answer, protocol: Protocol) -> Attempt {
     let status = answer.status;
     match protocol {
         // Only OTLP answers say what was left out.
-        Protocol::Pyroscope | Protocol::ClickHouse if status.is_success() => return Attempt::Sent(None),
+        Protocol::Pyroscope | Protocol::ClickHouse if status.is_success() => {
+            return Attempt::Sent(None);
+        }
         _ if status.is_success() => return sent(&answer.body),
         _ => {}
     }

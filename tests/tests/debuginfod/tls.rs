@@ -1,10 +1,10 @@
 //! A debuginfod server with TLS, whose certificate is signed by the test's own authority.
 
 use super::{Stripped, first, is_named, until_note};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use sampler_tests::child::Child;
+use sampler_tests::tls::certify;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Serves the files of its working directory, and prints its port.
@@ -15,25 +15,6 @@ const SERVER: &str = "import http.server, ssl\n\
     server.socket = context.wrap_socket(server.socket, server_side=True)\n\
     print(server.server_port, flush=True)\n\
     server.serve_forever()\n";
-
-/// Makes a key with a certificate for `localhost`, and the authority's certificate.
-fn certify(directory: &Path) -> Result<()> {
-    fs::write(
-        directory.join("names"),
-        "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n",
-    )?;
-    for arguments in [
-        "req -x509 -newkey rsa:2048 -nodes -keyout authority-key -out authority -subj /CN=authority -addext basicConstraints=critical,CA:TRUE",
-        "req -newkey rsa:2048 -nodes -keyout key -out request -subj /CN=localhost",
-        "x509 -req -in request -CA authority -CAkey authority-key -set_serial 1 -out certificate -extfile names",
-    ] {
-        let mut openssl = Command::new("openssl");
-        let output = openssl.args(arguments.split(' ')).current_dir(directory).output();
-        let output = output.context("run openssl (apt-get install openssl)")?;
-        ensure!(output.status.success(), "openssl {arguments}: {output:?}");
-    }
-    Ok(())
-}
 
 #[test]
 fn names_come_over_tls_from_certified_servers_only() -> Result<()> {

@@ -1,6 +1,8 @@
 //! `samplerd --export`: a collector receives once what the API answers, whatever the collector
 //! does. Every allocation is sampled, so that sums are equal.
 
+mod tls;
+
 use anyhow::{Context as _, Result, ensure};
 use flate2::read::GzDecoder;
 use prost::Message as _;

@@ -5,6 +5,7 @@ use sampler_common::units::{human_bytes, parse_bytes, parse_duration};
 use sampler_daemon::export::destination::Destination;
 use sampler_daemon::export::folder::{self, Bounds, MIN_KEPT_BYTES, MIN_KEPT_FOR};
 use sampler_daemon::export::label::Label;
+use sampler_daemon::export::tls::{self, Tls};
 use sampler_daemon::export::{MAX_EVERY, MIN_EVERY, Settings, header_file};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +20,8 @@ pub(crate) struct Export {
     /// pyroscope+http://HOST:4040 or clickhouse+http://HOST:8123/DATABASE,
     /// or write them to a folder of Parquet files: parquet:FOLDER.
     /// What was allocated since the last push, and what is held.
-    /// There is no encryption: give a collector on this machine or in its network
+    /// With TLS: otlp+https, otlp+grpcs, pyroscope+https and clickhouse+https. Without TLS nothing is encrypted: give a collector
+    /// on this machine or in its network
     #[arg(long, value_name = "URL", value_parser = Destination::parse, conflicts_with = "windows")]
     export: Vec<Destination>,
 
@@ -31,6 +33,19 @@ pub(crate) struct Export {
     /// be able to read it. Every --export gets them
     #[arg(long, value_name = "FILE", requires = "export")]
     export_header_file: Option<PathBuf>,
+
+    /// With --export and TLS: file with the certificates of the servers' authorities, in PEM. [default: the authorities that this
+    /// system trusts]
+    #[arg(long, value_name = "FILE", requires = "export")]
+    export_ca: Option<PathBuf>,
+
+    /// With --export and TLS: file with samplerd's own certificate, in PEM, for servers that ask for one
+    #[arg(long, value_name = "FILE", requires = "export_key")]
+    export_cert: Option<PathBuf>,
+
+    /// With --export-cert: file with its key, in PEM and without a password. Nobody but its owner may be able to read it
+    #[arg(long, value_name = "FILE", requires = "export_cert")]
+    export_key: Option<PathBuf>,
 
     /// With --export: a fact of this machine that everything pushed has (repeatable, at most 16), deployment.environment=test for
     /// example
@@ -56,18 +71,37 @@ impl Export {
             ));
         }
         let twice = self.export.iter().enumerate().find(|(at, of)| self.export[..*at].contains(of));
-        match twice {
-            Some((_, of)) => Err(format!("--export {of}: given twice (give each place once)")),
-            None => Label::check(&self.export_label),
+        if let Some((_, of)) = twice {
+            return Err(format!("--export {of}: given twice (give each place once)"));
         }
+        let is_unused = !self.export.iter().any(Destination::is_secure);
+        for (option, given) in
+            [("--export-ca", &self.export_ca), ("--export-cert", &self.export_cert)]
+        {
+            if let (true, Some(path)) = (is_unused, given) {
+                let path = path.display();
+                return Err(format!(
+                    "{option} {path}: no --export has TLS (give otlp+https://HOST for example)"
+                ));
+            }
+        }
+        Label::check(&self.export_label)
+    }
+
+    /// TLS, if a destination wants it.
+    fn tls(&self) -> Result<Option<Tls>, String> {
+        let own = self.export_cert.clone().zip(self.export_key.clone());
+        let files = tls::Files { authorities: self.export_ca.clone(), own };
+        let is_used = self.export.iter().any(Destination::is_secure);
+        is_used.then(|| Tls::new(&files)).transpose()
     }
 
     /// Returns the settings of pushing; `None` if nothing is pushed. `held` says whether held
     /// memory is known.
     ///
     /// # Errors
-    /// One line, if the headers cannot be read, or if others can read them, or if a folder cannot
-    /// be written to.
+    /// One line, if the headers or the files of TLS cannot be read or do not fit, or if others can
+    /// read secrets, or if a folder cannot be written to.
     pub(crate) fn settings(&self, held: bool) -> Result<Option<Settings>, String> {
         if self.export.is_empty() {
             return Ok(None);
@@ -82,6 +116,7 @@ impl Export {
             destinations: self.export.clone(),
             every: self.export_every,
             headers: headers.unwrap_or_default(),
+            tls: self.tls()?,
             labels: self.export_label.clone(),
             held,
             bounds: Bounds { bytes: self.export_keep_bytes, age: self.export_keep_time },
