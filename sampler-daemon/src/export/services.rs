@@ -5,6 +5,7 @@
 //! series for each service, and pids come and go.
 
 use super::label::Label;
+use crate::inspect::cgroup::pod_uid;
 use crate::pipeline::Program;
 use rustc_hash::FxHashMap;
 use sampler_common::encode::push::Attributes;
@@ -66,9 +67,11 @@ impl Services {
             true => "container.id",
             false => "container.name",
         };
+        let pod = pod_uid(&program.cgroup).unwrap_or_default();
         let all = [
             ("service.name", name),
             (container, program.container.as_str()),
+            ("k8s.pod.uid", &pod),
             ("process.executable.name", base),
             ("process.executable.path", path),
             ("process.executable.build_id.gnu", build_id),
@@ -138,6 +141,15 @@ mod tests {
             assert_eq!(attributes.last().unwrap(), "host.name=h");
             assert!(attributes.iter().all(|of| !of.ends_with('=')), "{attributes:?}");
         }
+    }
+
+    #[test]
+    fn a_service_in_a_pod_has_the_uid_of_the_pod() {
+        let id = "0123456789abcdef".repeat(4);
+        let uid = "8d3f1b2c-1a2b-4c3d-9e8f-0123456789ab";
+        let program = program("/usr/bin/redis", &format!("/kubepods/pod{uid}/{id}"), &id);
+        let attributes = found(&mut services(&[]), &program);
+        assert!(attributes.contains(&format!("k8s.pod.uid={uid}")), "{attributes:?}");
     }
 
     #[test]

@@ -74,6 +74,29 @@ fn container_of(path: &str) -> Option<String> {
     None
 }
 
+/// The uid of the Kubernetes pod in the path of a group: the part `podUID` that the kubelet's
+/// cgroupfs driver makes, or the slice `…-podUID.slice` of its systemd driver, which writes `_` for
+/// `-`. A static pod has a hash of 32 digits as its uid. A path shows neither name nor namespace.
+///
+/// Reference: kubelet's `pkg/kubelet/cm`, `GetPodContainerName` and `ToSystemd`.
+pub fn pod_uid(path: &str) -> Option<String> {
+    // containerd without a driver for systemd writes `SLICE:cri-containerd:ID`.
+    path.rsplit(['/', ':']).find_map(|part| {
+        let part = part.strip_suffix(".slice").unwrap_or(part);
+        let (before, uid) = part.rsplit_once("pod")?;
+        let uid = uid.replace('_', "-");
+        let is_named = before.is_empty() || before.ends_with('-');
+        (is_named && is_uid(&uid)).then_some(uid)
+    })
+}
+
+/// Whether a text is a UUID, or 32 hexadecimal digits.
+fn is_uid(text: &str) -> bool {
+    let groups: Vec<usize> = text.split('-').map(str::len).collect();
+    let is_hex = text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+    is_hex && (groups == [8, 4, 4, 4, 12] || groups == [32])
+}
+
 /// The id in `docker-ID`, `cri-containerd-ID`, `crio-ID`, `libpod-ID`, `RUNTIME:ID`, or in a name
 /// that is only the id.
 fn id_of(name: &str) -> Option<&str> {
@@ -142,6 +165,46 @@ mod tests {
         }
         assert_eq!(parse(""), Cgroup::default());
         assert_eq!(parse("nonsense\n0:\n"), Cgroup::default());
+    }
+
+    #[test]
+    fn pods_are_recognized_by_the_groups_of_both_drivers() {
+        const UID: &str = "8d3f1b2c-1a2b-4c3d-9e8f-0123456789ab";
+        const SLICE: &str = "8d3f1b2c_1a2b_4c3d_9e8f_0123456789ab";
+        for path in [
+            // cgroupfs, of all three classes
+            "/kubepods/podUID/ID",
+            "/kubepods/burstable/podUID/ID",
+            "/kubepods/besteffort/podUID/ID/nested",
+            // systemd, with containerd, CRI-O and docker
+            "/kubepods.slice/kubepods-podSLICE.slice/cri-containerd-ID.scope",
+            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podSLICE.slice/crio-ID.scope",
+            "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podSLICE.slice/docker-ID.scope",
+            "/system.slice/containerd.service/kubepods-burstable-podSLICE.slice:cri-containerd:ID",
+            // a kubelet in a container, and a path as another namespace shows it
+            "/docker/ID/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-podSLICE.slice/cri-containerd-ID.scope",
+            "/../../kubepods-besteffort-podSLICE.slice/cri-containerd-ID.scope",
+        ] {
+            let path = path.replace("UID", UID).replace("SLICE", SLICE).replace("ID", HEX);
+            assert_eq!(pod_uid(&path).as_deref(), Some(UID), "{path}");
+            // The line of version 1 has the same path.
+            let v1 = parse(&format!("11:memory:{path}\n1:name=systemd:{path}\n0::/\n"));
+            assert_eq!((v1.path.as_str(), v1.container.as_str()), (path.as_str(), HEX));
+        }
+        let hash = &HEX[..32];
+        let static_pod = format!("/kubepods/burstable/pod{hash}/{HEX}");
+        assert_eq!(pod_uid(&static_pod).as_deref(), Some(hash));
+        for path in [
+            "/",
+            "/kubepods.slice",
+            "/system.slice/podman.service",
+            "/machine.slice/machine-libpod_pod_ID.slice/libpod-ID.scope",
+            "/kubepods/pod8d3f1b2c/ID",
+            "/kubepods/xpodUID/ID",
+            "/kubepods/podUIDx/ID",
+        ] {
+            assert_eq!(pod_uid(&path.replace("UID", UID).replace("ID", HEX)), None, "{path}");
+        }
     }
 
     #[test]
