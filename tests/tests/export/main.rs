@@ -112,6 +112,24 @@ fn windows_follow_each_other_and_add_up_to_everything() -> Result<()> {
 }
 
 #[test]
+fn a_program_has_the_service_name_that_it_was_given() -> Result<()> {
+    let collector = Collector::start()?;
+    let program = build::compile("edges.c", &[])?;
+    let mut command = Command::new(program);
+    command.arg("ticks").env("OTEL_SERVICE_NAME", "cart");
+    let mut workload = Workload::spawn("edges.c", &mut command)?;
+    let daemon = exporting(&[workload.pid()], &collector.url(), &[])?;
+    workload.go()?;
+    let taken = collector.taken_where("a window", |taken| !taken.profiles.is_empty())?;
+    for profile in &taken.profiles {
+        ensure!(profile.service["service.name"] == "cart", "{:?}", profile.service);
+        let executable = &profile.service["process.executable.name"];
+        ensure!(executable.starts_with("edges"), "{:?}", profile.service);
+    }
+    daemon.stop()
+}
+
+#[test]
 fn exported_held_bytes_are_a_snapshot() -> Result<()> {
     let collector = Collector::start()?;
     let mut workload = Workload::start("windows.c", &[])?;

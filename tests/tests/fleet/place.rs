@@ -1,6 +1,7 @@
 //! Folders that cannot be written to, that are full, or that are not what they seem to be.
 
 use anyhow::{Context as _, Result, ensure};
+use sampler_common::units::utc_micros;
 use sampler_tests::child::finish;
 use sampler_tests::{Daemon, Workload, build, wait};
 use serde_json::Value;
@@ -8,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn ticking() -> Result<Workload> {
     let mut workload = Workload::edge(&["ticks"])?;
@@ -83,6 +85,50 @@ fn files_are_for_the_folders_owner_and_group() -> Result<()> {
         ensure!(file.extension().is_some_and(|of| of == "parquet"), "{}", file.display());
     }
     Ok(())
+}
+
+#[test]
+fn a_running_daemon_removes_its_oldest_windows() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let host = fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_owned();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    // The file of a window that began two days and so many minutes ago.
+    let file = |host: &str, minutes: u64| -> Result<PathBuf> {
+        let ago = Duration::from_secs(2 * 24 * 3600 + 60 * minutes);
+        let stamp = utc_micros(now.saturating_sub(ago).as_nanos() as u64);
+        let (day, hour) = (&stamp[..10], &stamp[11..13]);
+        let folder = directory.path().join(format!("alloc/dt={day}/hour={hour}"));
+        fs::create_dir_all(&folder)?;
+        let digits: String = stamp.chars().filter(|c| !"-:".contains(*c)).collect();
+        let path = folder.join(format!("{host}-{digits}.parquet"));
+        fs::write(&path, vec![0; 300 << 10])?;
+        Ok(path)
+    };
+    // Four windows of this host and one of another, each more than a quarter of the bound.
+    let own = [4, 3, 2, 1].map(|minutes| file(&host, minutes));
+    let own = own.into_iter().collect::<Result<Vec<PathBuf>>>()?;
+    let other = file("other.host", 5)?;
+    let workload = ticking()?;
+    let place = format!("parquet:{}", directory.path().display());
+    let arguments = ["--interval", "1", "--export", &place, "--export-every", "1s"];
+    let started =
+        |bounds: [&str; 2]| Daemon::start(&[workload.pid()], &[&arguments[..], &bounds].concat());
+    let daemon = started(["--export-keep-bytes", "1MiB"])?;
+    let counts = counts(&daemon, "a removal", |of| of["removed_files"].as_u64() > Some(0))?;
+    ensure!(counts["removed_files"] == 1 && counts["removed_bytes"] == 300 << 10, "{counts}");
+    ensure!(counts["kept_bytes"].as_u64().is_some_and(|kept| kept <= 1 << 20), "{counts}");
+    let there: Vec<bool> = own.iter().chain([&other]).map(|path| path.exists()).collect();
+    ensure!(there == [false, true, true, true, true], "{there:?}");
+    let text = String::from_utf8(daemon.sampler(&["status"])?.success("status")?.stdout)?;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    ensure!(text.contains("1 old files removed"), "{text}");
+    daemon.stop()?;
+    // A window that is older than the bound goes, whatever its size.
+    let daemon = started(["--export-keep-time", "1h"])?;
+    let counts = self::counts(&daemon, "old windows", |of| of["removed_files"].as_u64() > Some(2))?;
+    ensure!(counts["removed_files"] == 3, "{counts}");
+    ensure!(own.iter().all(|path| !path.exists()) && other.exists(), "{counts}");
+    daemon.stop()
 }
 
 /// A file system in memory; unmounted when dropped.
