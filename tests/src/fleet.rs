@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long an engine may take. Spark takes half a minute to start.
 const DEADLINE: Duration = Duration::from_secs(400);
 
-/// The engines that `cargo xtask test` installs. `--long` installs Spark, too.
+/// The engines that `cargo xtask test` installs. `--fleet` installs Spark, too.
 pub const ENGINES: [&str; 2] = ["duckdb", "clickhouse"];
 
 /// A row of an answer, by column.

@@ -13,18 +13,18 @@ use crate::workspace::Workspace;
 /// The engines, at the releases that this project is tested with. chdb is ClickHouse as a library.
 const PACKAGES: [&str; 2] = ["duckdb==2.0.1", "chdb==4.4.0"];
 /// Spark, which is large and starts slowly.
-const LONG: &str = "pyspark==4.3.0";
+const SPARK: &str = "pyspark==4.3.0";
 
 /// Installs the engines if they are not there yet. Engines that cannot be had are named, and the
 /// tests name them again.
 ///
 /// # Errors
 /// If what an interrupted run left cannot be removed.
-pub(crate) fn ensure(workspace: &Workspace, is_long: bool) -> Result<()> {
+pub(crate) fn ensure(workspace: &Workspace, with_spark: bool) -> Result<()> {
     let folder = workspace.target.join("fleet");
     make(workspace, &folder)?;
-    if is_long && let Err(error) = pip(&folder, &[LONG]) {
-        eprintln!("NOT TESTED: {LONG} cannot be had: {error:#}");
+    if with_spark && let Err(error) = pip(&folder, &[SPARK]) {
+        eprintln!("NOT TESTED: {SPARK} cannot be had: {error:#}");
     }
     Ok(())
 }

@@ -74,6 +74,9 @@ enum Verb {
         /// Run the tests that take long, too, and inject each program 200 times (installs MariaDB and a JDK)
         #[arg(long)]
         long: bool,
+        /// Ask Spark, too, in the tests of exported tables (installs 400 MB; it needs a Java runtime)
+        #[arg(long)]
+        fleet: bool,
     },
     /// Set this machine up, start a program and show its live profile (as root)
     Demo,
@@ -200,8 +203,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.verb {
         Verb::BuildEbpf { force, log } => ebpf::build(&workspace, force, log),
         Verb::Check => check::run(&workspace),
-        Verb::Test { filter, simulations, long } => {
-            test::run(&workspace, &Selection { filter, simulations, long })
+        Verb::Test { filter, simulations, long, fleet } => {
+            test::run(&workspace, &Selection { filter, simulations, long, fleet })
         }
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Fuzz { targets, seconds } => fuzz::run(&workspace, &targets, seconds),

@@ -18,6 +18,8 @@ const SLOWEST_PRINTED: usize = 12;
 /// injected and ejected.
 const LONG: (&str, &str) = ("SAMPLER_TEST_CYCLES", "200");
 
+/// The end-to-end file whose ignored tests ask Spark.
+const FLEET: &str = "fleet";
 /// Number of end-to-end files that run at a time, of those that may.
 const LANES: usize = 2;
 /// End-to-end files that may run beside another one, slowest first. Their daemons probe processes
@@ -25,7 +27,7 @@ const LANES: usize = 2;
 /// of the machine, so such files run alone.
 const BESIDE_ANOTHER: &[&str] = &[
     "export",
-    "fleet",
+    FLEET,
     "strategies",
     "truth",
     "estimators",
@@ -58,6 +60,15 @@ pub(crate) struct Selection {
     pub(crate) simulations: bool,
     /// Run the tests that are ignored otherwise, too, and more rounds of others.
     pub(crate) long: bool,
+    /// Run the tests that ask Spark, too.
+    pub(crate) fleet: bool,
+}
+
+impl Selection {
+    /// Whether the ignored tests of an end-to-end file run.
+    fn includes_ignored(&self, file: &str) -> bool {
+        if file == FLEET { self.fleet } else { self.long }
+    }
 }
 
 /// Runs everything that is selected.
@@ -72,7 +83,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     let mut steps = Steps::default();
     steps.time("packages", || packages::ensure(&packages::all(selection.long)))?;
     steps.time("pythons", || pythons::ensure(workspace))?;
-    steps.time("SQL engines", || fleet::ensure(workspace, selection.long))?;
+    steps.time("SQL engines", || fleet::ensure(workspace, selection.fleet))?;
     steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
     steps.cargo(workspace, "build", &["build", "--release", "--bins"])?;
     steps.time("build-preload", || preload::build(workspace))?;
@@ -93,7 +104,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     if selection.long && filter.is_empty() {
         fuzz::run(workspace, &[], fuzz::SECONDS)?;
     }
-    end_to_end(&programs, selection.long, &filter)
+    end_to_end(&programs, selection, &filter)
 }
 
 /// Runs the tests of the estimators by simulation.
@@ -114,7 +125,7 @@ fn simulate(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result
 
 /// Runs the end-to-end tests, one test of a file at a time: all tests share one kernel. Files of
 /// [`BESIDE_ANOTHER`] run in two lanes, then every other file runs alone.
-fn end_to_end(programs: &[TestProgram], is_long: bool, filter: &[&str]) -> Result<()> {
+fn end_to_end(programs: &[TestProgram], selection: &Selection, filter: &[&str]) -> Result<()> {
     let mut files: Vec<&TestProgram> =
         programs.iter().filter(|program| program.is_end_to_end()).collect();
     files.sort_by(|a, b| a.name.cmp(&b.name));
@@ -123,8 +134,11 @@ fn end_to_end(programs: &[TestProgram], is_long: bool, filter: &[&str]) -> Resul
     let command = |program: &TestProgram| {
         let mut command = program.command();
         command.arg("--test-threads=1").args(filter);
-        if is_long {
-            command.arg("--include-ignored").env(LONG.0, LONG.1);
+        if selection.includes_ignored(&program.name) {
+            command.arg("--include-ignored");
+        }
+        if selection.long {
+            command.env(LONG.0, LONG.1);
         }
         command
     };
@@ -143,8 +157,10 @@ fn end_to_end(programs: &[TestProgram], is_long: bool, filter: &[&str]) -> Resul
     steps.print_slowest(SLOWEST_PRINTED);
     let seconds = started.elapsed().as_secs_f64();
     eprintln!("  {seconds:>7.1} s  all {} end-to-end files", files.len());
-    if !is_long {
-        eprintln!("  NOT RUN    tests that are said to be ignored above (cargo xtask test --long)");
+    if !(selection.long && selection.fleet) {
+        eprintln!(
+            "  NOT RUN    tests that are said to be ignored above (cargo xtask test --long --fleet)"
+        );
     }
     steps.verdict()
 }

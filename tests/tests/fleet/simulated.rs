@@ -332,7 +332,7 @@ fn two_hundred_hosts_have_one_answer_that_holds() -> Result<()> {
 
 /// Two executors, which are processes of their own.
 #[test]
-#[ignore = "takes minutes and a large program"]
+#[ignore = "takes minutes and Spark (cargo xtask test --fleet)"]
 fn spark_has_the_same_answer() -> Result<()> {
     let Some(python) = python()? else { return Ok(()) };
     let directory = tempfile::tempdir()?;
