@@ -40,6 +40,8 @@ create table if not exists coverage (
   executable LowCardinality(String),
   build_id LowCardinality(String),
   inclusion Float64,
+  day Int32,
+  drawn Int32,
   processes Int32,
   exact_bytes Nullable(Int64),
   exact_objects Nullable(Int64),

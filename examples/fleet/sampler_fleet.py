@@ -16,7 +16,7 @@ import os
 import pathlib
 import sys
 
-STATEMENTS = ["by_function", "by_service", "growth", "builds", "folded"]
+STATEMENTS = ["by_function", "by_service", "sampled_hosts", "growth", "builds", "folded"]
 BYTES = {"allocated", "low", "high", "counted", "held_first", "held_last", "growth", "bytes"}
 
 

@@ -23,6 +23,8 @@ pub struct Push {
     pub duration_ns: u64,
     /// Mean bytes between samples, as in force.
     pub interval_bytes: u64,
+    /// Whether the host is among those that send stacks.
+    pub draw: Draw,
     /// The services.
     pub services: Vec<Attributes>,
     /// Totals of the services, in their order; may be empty where nobody reads them.
@@ -52,6 +54,22 @@ impl Push {
             + self.frames.iter().map(lines).sum::<usize>()
             + self.stacks.iter().map(stack).sum::<usize>()
     }
+}
+
+/// The result of drawing the hosts that send stacks. Every host sends its totals.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    /// Probability that the host is drawn.
+    pub inclusion: f64,
+    /// The day for which it was drawn, days since the Unix epoch, in UTC.
+    pub day: i32,
+    /// Whether it was drawn. If not, the push has no stacks.
+    pub is_drawn: bool,
+}
+
+impl Draw {
+    /// All hosts send stacks.
+    pub const ALL: Draw = Draw { inclusion: 1.0, day: 0, is_drawn: true };
 }
 
 /// What is known of a service without samples.

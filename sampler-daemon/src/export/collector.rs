@@ -3,6 +3,7 @@
 use super::Settings;
 use super::builds::Builds;
 use super::services::Services;
+use super::share::Share;
 use crate::inspect::htlhash::htlhash;
 use crate::pipeline::{
     AskedWindow, Border, Names, ProfileRequest, Profiler, RawFrame, RawProfile, Scope, Stopped,
@@ -12,13 +13,13 @@ use crate::store::Selector;
 use crate::unwind::{Module, ModuleId, ModuleKind};
 use rustc_hash::FxHashMap;
 use sampler_common::encode::push::{
-    Attributes, CodeFile, Frame, Push, ServiceTotals, Stack, merged,
+    Attributes, CodeFile, Draw, Frame, Push, ServiceTotals, Stack, merged,
 };
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Kind;
 use sampler_common::units;
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
 /// Timeout for reading 8 KiB of a file. A file system that a user serves may never answer.
@@ -43,6 +44,10 @@ pub(super) struct Collector {
     builds: Builds,
     hashes: Hashes,
     held: bool,
+    share: Share,
+    host: String,
+    /// The last draw, which the log has.
+    draw: Option<Draw>,
     /// The border at which the last window ended.
     border: Option<Border>,
 }
@@ -53,10 +58,13 @@ impl Collector {
         Collector {
             profiler,
             names,
-            services: Services::new(host, settings.labels.clone()),
+            services: Services::new(host.clone(), settings.labels.clone()),
             builds: Builds::default(),
             hashes: Hashes::default(),
             held: settings.held,
+            share: settings.share,
+            host,
+            draw: None,
             border: None,
         }
     }
@@ -77,13 +85,30 @@ impl Collector {
                 pushes.pushes.push(self.push(raw, start_unix_ns, duration_ns).await);
             }
         }
+        // A snapshot has no totals.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if self.held
+            && self.draw(now.as_nanos() as u64).is_drawn
             && let Some(raw) = self.ask(Kind::Live, Scope::ALL).await?
         {
             let now = raw.time.duration_since(UNIX_EPOCH).unwrap_or_default();
             pushes.pushes.push(self.push(raw, now.as_nanos() as u64, 0).await);
         }
         Ok(pushes)
+    }
+
+    /// Draws this host for the day of a moment, and says so once a day.
+    fn draw(&mut self, unix_ns: u64) -> Draw {
+        let draw = self.share.draw(&self.host, unix_ns);
+        if self.share != Share::ALL && self.draw.is_none_or(|last| last.day != draw.day) {
+            let not = if draw.is_drawn { "" } else { "not " };
+            let percent = 100.0 * draw.inclusion;
+            tracing::info!(
+                "export: this host is {not}among the {percent} % that send stacks today"
+            );
+        }
+        self.draw = Some(draw);
+        draw
     }
 
     /// Asks for a profile. Returns `None` if the worker refuses, and logs the refusal.
@@ -101,10 +126,15 @@ impl Collector {
         Ok(answer.inspect_err(|why| tracing::warn!("export: {why}")).ok())
     }
 
-    async fn push(&mut self, raw: RawProfile, start_unix_ns: u64, duration_ns: u64) -> Push {
+    async fn push(&mut self, mut raw: RawProfile, start_unix_ns: u64, duration_ns: u64) -> Push {
+        let draw = self.draw(start_unix_ns);
+        self.builds.learn(&raw);
+        if !draw.is_drawn {
+            raw.rows.clear();
+            raw.frames.clear();
+        }
         let names = locations(&raw.frames, &self.names).await;
         let now = Instant::now();
-        self.builds.learn(&raw);
         let mut services: Vec<Attributes> = Vec::new();
         let mut numbers: FxHashMap<Attributes, u32> = FxHashMap::default();
         let of_process = raw.programs.iter().zip(&raw.pids).map(|(program, pid)| {
@@ -138,6 +168,7 @@ impl Collector {
             start_unix_ns,
             duration_ns,
             interval_bytes: units::whole_interval(raw.interval_bytes),
+            draw,
             services,
             totals,
             files: files.list,

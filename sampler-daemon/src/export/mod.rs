@@ -22,6 +22,7 @@ mod pyroscope;
 mod secret_file;
 mod sender;
 mod services;
+pub mod share;
 mod stamp;
 pub mod tls;
 mod window;
@@ -37,6 +38,7 @@ use label::Label;
 use outbox::{Body, Outbox};
 use sampler_common::encode::push::Push;
 use sender::Transport;
+use share::Share;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -68,6 +70,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Attributes that every service gets.
     pub labels: Vec<Label>,
+    /// The share of hosts that send stacks.
+    pub share: Share,
     /// Whether held memory is known, and so pushed.
     pub held: bool,
     /// How much a folder keeps.

@@ -4,6 +4,7 @@
 mod clickhouse;
 mod daemon;
 mod place;
+mod share;
 mod simulated;
 
 use anyhow::{Result, ensure};

@@ -4,7 +4,7 @@
 use super::is_interval_of;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
-use sampler_common::encode::push::{CodeFile, Frame, Push, ServiceTotals, Stack};
+use sampler_common::encode::push::{CodeFile, Draw, Frame, Push, ServiceTotals, Stack};
 use sampler_common::encode::tables::{Known, files};
 use sampler_common::estimate::{Moments, RowMoments};
 use sampler_common::profile::{Kind, Line};
@@ -23,7 +23,7 @@ const EQUAL: usize = 100;
 const FUNCTIONS: usize = 12;
 /// Service in which one function of the second build allocates half as much again.
 const CHANGED: &str = "changed";
-const INTERVAL_BYTES: f64 = 65536.0;
+pub(crate) const INTERVAL_BYTES: f64 = 65536.0;
 const START_NS: u64 = 1_764_421_200_000_000_000;
 const MINUTE_NS: u64 = 60_000_000_000;
 
@@ -43,7 +43,7 @@ impl Truth {
 }
 
 /// Samples `blocks` blocks of `size` bytes, each with the probability of a geometric countdown.
-fn sampled(rng: &mut Rng, blocks: u64, size: u64) -> Moments {
+pub(crate) fn sampled(rng: &mut Rng, blocks: u64, size: u64) -> Moments {
     let pass = -(size as f64) / INTERVAL_BYTES;
     let inclusion = -pass.exp_m1();
     // From one sampled block to the next.
@@ -59,7 +59,7 @@ fn sampled(rng: &mut Rng, blocks: u64, size: u64) -> Moments {
 }
 
 /// A number around 1 that differs from host to host by a factor of `spread`.
-fn host_factor(rng: &mut Rng, spread: f64) -> f64 {
+pub(crate) fn host_factor(rng: &mut Rng, spread: f64) -> f64 {
     let normal = (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos();
     (spread * normal).exp()
 }
@@ -76,6 +76,7 @@ impl HostWindow {
             start_unix_ns: START_NS + window * MINUTE_NS,
             duration_ns: if kind == Kind::Alloc { MINUTE_NS } else { 0 },
             interval_bytes: INTERVAL_BYTES as u64,
+            draw: Draw::ALL,
             services: Vec::new(),
             totals: Vec::new(),
             files: vec![CodeFile {
@@ -224,7 +225,11 @@ fn builds(
 }
 
 /// Checks the share of intervals that cover the truth.
-fn cover(rows: &[&Row], column: &str, truth: impl Fn(&str) -> Option<f64>) -> Result<f64> {
+pub(crate) fn cover(
+    rows: &[&Row],
+    column: &str,
+    truth: impl Fn(&str) -> Option<f64>,
+) -> Result<f64> {
     let mut covered = 0;
     for row in rows {
         let name = text(row, column)?;

@@ -139,7 +139,7 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::push::Frame;
+    use crate::encode::push::{Draw, Frame};
     use crate::estimate::RowMoments;
 
     fn push(rows: u32) -> Push {
@@ -158,6 +158,7 @@ mod tests {
             start_unix_ns: 7,
             duration_ns: 5,
             interval_bytes: 1,
+            draw: Draw::ALL,
             services: vec![Vec::new(); 3],
             totals: Vec::new(),
             files: Vec::new(),

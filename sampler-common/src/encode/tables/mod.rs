@@ -43,15 +43,20 @@ pub struct Files {
     pub new: Known,
 }
 
-/// Encodes pushes. Rows of dictionaries that are in `known` are left out.
+/// Encodes pushes. Rows of dictionaries that are in `known` are left out. A host that was not drawn
+/// has a coverage only.
 ///
 /// # Errors
 /// If the Parquet library refuses a column, which no input should cause.
 pub fn files(pushes: &[Push], known: &Known) -> Result<Files, EncodeError> {
+    let drawn: Vec<&Push> = pushes.iter().filter(|push| push.draw.is_drawn).collect();
     let mut dictionary = Dictionary::new(known);
-    let ids: Vec<Vec<i64>> = pushes.iter().map(|push| dictionary.add(push)).collect();
-    let (mut files, new) = dictionary.files()?;
-    for (push, ids) in pushes.iter().zip(&ids) {
+    let ids: Vec<Vec<i64>> = drawn.iter().map(|push| dictionary.add(push)).collect();
+    let (mut files, new) = match drawn.is_empty() {
+        true => Default::default(),
+        false => dictionary.files()?,
+    };
+    for (push, ids) in drawn.iter().zip(&ids) {
         let table = match push.kind {
             Kind::Alloc => Table::Alloc,
             Kind::Live | Kind::Peak | Kind::Mapped => Table::Live,

@@ -52,6 +52,8 @@ const KIND: &str = "
 ";
 const COVERAGE: &str = "
     required double inclusion;
+    required int32 day;
+    required int32 drawn;
     required int32 processes;
     optional int64 exact_bytes;
     optional int64 exact_objects;

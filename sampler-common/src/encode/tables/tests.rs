@@ -1,7 +1,7 @@
 //! Files are read back by the Parquet library's own reader.
 
 use super::*;
-use crate::encode::push::{CodeFile, Frame, ServiceTotals, Stack, merged};
+use crate::encode::push::{CodeFile, Draw, Frame, ServiceTotals, Stack, merged};
 use crate::estimate::RowMoments;
 use crate::profile::Line;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
@@ -32,6 +32,7 @@ fn push(kind: Kind) -> Push {
         start_unix_ns: 1_764_421_234_567_891_234,
         duration_ns: if kind == Kind::Alloc { 60_000_000_000 } else { 0 },
         interval_bytes: 512,
+        draw: Draw { inclusion: 0.5, day: 20_421, is_drawn: true },
         services: vec![service("a", &[("env", "x"), ("zone", "y")]), service("b", &[])],
         totals: vec![
             ServiceTotals { processes: 2, exact: Some((1000, 10)) },
@@ -95,10 +96,24 @@ fn services_without_samples_are_covered() {
     assert_eq!(files.files.last().map(|of| of.table), Some(Table::Coverage));
     let coverage = rows(&files, Table::Coverage);
     assert_eq!(longs(&coverage, "processes"), [2, 1]);
+    assert_eq!((longs(&coverage, "day"), longs(&coverage, "drawn")), (vec![20_421; 2], vec![1; 2]));
+    assert_eq!(value(&coverage[0], "inclusion"), Field::Double(0.5));
     let exact: Vec<Field> = coverage.iter().map(|row| value(row, "exact_bytes")).collect();
     assert_eq!(exact, [Field::Long(1000), Field::Null]);
     let labels: Vec<String> = coverage.iter().map(|of| value(of, "labels").to_string()).collect();
     assert_eq!(labels, [r#"{"env" -> "x", "zone" -> "y"}"#, "{}"]);
+}
+
+#[test]
+fn a_host_that_was_not_drawn_has_a_coverage_only() {
+    let draw = Draw { inclusion: 0.5, day: 20_421, is_drawn: false };
+    let push = Push { draw, stacks: Vec::new(), frames: Vec::new(), ..push(Kind::Alloc) };
+    let files = files(&[push], &Known::default()).unwrap();
+    let tables: Vec<Table> = files.files.iter().map(|file| file.table).collect();
+    assert_eq!(tables, [Table::Coverage]);
+    let coverage = rows(&files, Table::Coverage);
+    assert_eq!(longs(&coverage, "drawn"), [0, 0]);
+    assert_eq!(value(&coverage[0], "exact_bytes"), Field::Long(1000));
 }
 
 #[test]

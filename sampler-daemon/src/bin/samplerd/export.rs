@@ -5,6 +5,7 @@ use sampler_common::units::{human_bytes, parse_bytes, parse_duration};
 use sampler_daemon::export::destination::Destination;
 use sampler_daemon::export::folder::{self, Bounds, MIN_KEPT_BYTES, MIN_KEPT_FOR};
 use sampler_daemon::export::label::Label;
+use sampler_daemon::export::share::Share;
 use sampler_daemon::export::tls::{self, Tls};
 use sampler_daemon::export::{MAX_EVERY, MIN_EVERY, Settings, header_file};
 use std::path::PathBuf;
@@ -51,6 +52,11 @@ pub(crate) struct Export {
     /// example
     #[arg(long, value_name = "KEY=VALUE", value_parser = Label::parse, requires = "export")]
     export_label: Vec<Label>,
+
+    /// With --export: the share of hosts that send stacks, 5% for example. A hash of host and day draws them, anew each day. A
+    /// host that is not drawn sends its totals to tables, and nothing to OTLP or Pyroscope. [default: 100%]
+    #[arg(long, value_name = "PERCENT", requires = "export", value_parser = Share::parse, allow_hyphen_values = true)]
+    export_share: Option<Share>,
 
     /// With --export parquet:FOLDER: most bytes of this host's files in each folder. The oldest windows are removed first
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = kept_bytes, allow_hyphen_values = true)]
@@ -118,6 +124,7 @@ impl Export {
             headers: headers.unwrap_or_default(),
             tls: self.tls()?,
             labels: self.export_label.clone(),
+            share: self.export_share.unwrap_or(Share::ALL),
             held,
             bounds: Bounds { bytes: self.export_keep_bytes, age: self.export_keep_time },
         }))

@@ -1,5 +1,5 @@
 use super::*;
-use crate::encode::push::{CodeFile, Frame, merged};
+use crate::encode::push::{CodeFile, Draw, Frame, merged};
 use crate::estimate::RowMoments;
 use crate::profile::Line;
 use std::collections::HashSet;
@@ -23,6 +23,7 @@ fn push(rows: Vec<Stack>, frames: u32) -> Push {
         start_unix_ns: 7,
         duration_ns: 5,
         interval_bytes: 100,
+        draw: Draw::ALL,
         services: vec![attribute("a"), attribute("b")],
         totals: Vec::new(),
         files: vec![CodeFile { path: "/x".into(), build_id: "01".into(), htlhash: "02".into() }],
