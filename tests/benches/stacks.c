@@ -1,7 +1,7 @@
 /* Allocates from many different stacks at a steady rate:
- *     stacks RATE DEPTH FRAME DISTINCT SECONDS
+ *     stacks RATE DEPTH FRAME DISTINCT SECONDS [held]
  * RATE blocks of 64 bytes in a second (0: as fast as it can), each from one of DISTINCT stacks of DEPTH calls whose frames have FRAME bytes more
- * than they need, and freed at once. Says `waiting`, waits for a line, allocates, says how many, and waits again.
+ * than they need, and freed at once, unless they are to be held. Says `waiting`, waits for a line, allocates, says how many, and waits again.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static long depth, frame;
+static long depth, frame, is_held;
 
 __attribute__((noipa)) static int64_t left(int64_t, long);
 __attribute__((noipa)) static int64_t right(int64_t, long);
@@ -22,7 +22,7 @@ static inline __attribute__((always_inline)) int64_t descend(int64_t path, long 
     if (level == 0) {
         char *p = malloc(64);
         __asm__ volatile("" : : "r"(p) : "memory");
-        free(p);
+        if (!is_held) free(p);
         return 1 + room[0] - (char)path;
     }
     int64_t made = path & 1 ? left(path >> 1, level - 1) : right(path >> 1, level - 1);
@@ -48,7 +48,8 @@ static void say(const char *text) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) return 2;
+    if (argc < 6) return 2;
+    is_held = argc > 6;
     int64_t rate = atoll(argv[1]), distinct = atoll(argv[4]), seconds = atoll(argv[5]);
     depth = atol(argv[2]);
     frame = atol(argv[3]);

@@ -29,6 +29,8 @@ pub(crate) enum Benchmark {
     Preload,
     /// Cost of Python frames.
     Python,
+    /// Cost of pushes to backends.
+    Export,
 }
 
 impl Benchmark {
@@ -43,6 +45,7 @@ impl Benchmark {
             Benchmark::Tools => "tools",
             Benchmark::Preload => "preload",
             Benchmark::Python => "python",
+            Benchmark::Export => "export",
         }
     }
 

@@ -164,6 +164,12 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// CPU time and bytes of a push, by destination and number of stacks (as root)
+    Export {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Overhead and samples per second of a real program by the sampling interval (as root)
     Intervals {
         /// Passed on to the benchmark
@@ -184,6 +190,7 @@ impl Bench {
             Bench::Tools { arguments } => (Benchmark::Tools, arguments),
             Bench::Preload { arguments } => (Benchmark::Preload, arguments),
             Bench::Python { arguments } => (Benchmark::Python, arguments),
+            Bench::Export { arguments } => (Benchmark::Export, arguments),
         }
     }
 }
