@@ -8,6 +8,7 @@ mod chosen;
 mod frame;
 mod functions;
 mod merged;
+mod runtime;
 mod startup;
 
 pub use allocator::interposed;

@@ -9,8 +9,8 @@ mod time;
 
 pub use parse::{UnitError, check_interval, parse_bytes, parse_duration, parse_interval};
 pub use show::{
-    exact_bytes, grouped, hex, human_bytes, human_count, human_cpu_time, human_duration, share,
-    short_bytes, size_range,
+    exact_bytes, grouped, half_width, hex, human_bytes, human_count, human_cpu_time,
+    human_duration, share, short_bytes, size_range,
 };
 pub use time::{Time, parse_time, utc, utc_micros};
 
@@ -107,6 +107,11 @@ mod tests {
         assert_eq!(human_count(999.0), "999");
         assert_eq!(human_count(999.6), "1.00k");
         assert_eq!(human_count(12_345.0), "12.3k");
+        let widths = [0.004, 0.12, 9.99, 9.996, 423.7, 999.7, 99e3, 1e9];
+        assert_eq!(
+            widths.map(|times| half_width(100.0, 99.9, 100.0 + 100.0 * times)),
+            ["±0.4%", "±12%", "±999%", "±10×", "±424×", "±1k×", "±99k×", ">99k×"]
+        );
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(8_512_345), "8,512,345");
         assert_eq!(exact_bytes(512 << 10), "512KiB");

@@ -47,6 +47,8 @@ pub use turnover::{Growth, Turnover, growth};
 
 pub use weighted::weighted;
 
+use crate::units::half_width;
+
 /// How an [`Estimate`] was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -126,18 +128,11 @@ impl Estimate {
     }
 }
 
-/// `±12%`: the larger distance to an end of the interval, `>999%` above 999 %, and `none` without
-/// an interval.
+/// The interval as [`half_width`] writes it: empty for 0, and `none` without an interval.
 pub fn plus_minus(estimate: &Estimate) -> String {
-    if !estimate.has_interval() {
-        return "none".to_owned();
-    }
-    let half = (estimate.high - estimate.value).max(estimate.value - estimate.low);
-    let percent = 100.0 * half / estimate.value;
-    match percent {
-        _ if estimate.value <= 0.0 => String::new(),
-        p if p < 0.95 => format!("±{p:.1}%"),
-        p if p <= 999.0 => format!("±{p:.0}%"),
-        _ => ">999%".to_owned(),
+    match estimate {
+        of if !of.has_interval() => "none".to_owned(),
+        of if of.value <= 0.0 => String::new(),
+        of => half_width(of.value, of.low, of.high),
     }
 }

@@ -4,9 +4,11 @@
 //! stack once, however often it recurs. A function's numbers come from the summed row of its
 //! stacks, never from their intervals.
 
+use super::runtime::Runtimes;
 use super::startup::is_startup;
 use super::{Frame, Line, Profile, Quantity, own_frame};
 use crate::estimate::Row;
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 
 /// The functions of a profile.
@@ -35,6 +37,17 @@ pub struct FunctionSum {
     pub total: Quantity,
 }
 
+/// What a function that only calls is for. The order is that of the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Purpose {
+    /// The program's own work, or not known.
+    Work,
+    /// A runtime's work for the code of its language ([`Runtimes`]).
+    Runtime,
+    /// The start of a program or a thread, or a note in the place of missing frames.
+    Startup,
+}
+
 /// A function with its stacks.
 pub struct Function<'a> {
     /// Frame of the line with most of the function's bytes.
@@ -45,6 +58,7 @@ pub struct Function<'a> {
     total: f64,
     /// Distance in frames from the frame that allocates, in the stack with most bytes.
     depth: usize,
+    purpose: Purpose,
     /// Indices of the function's stacks, each once.
     pub(crate) stacks: Vec<usize>,
     /// Indices of the stacks that are attributed to the function.
@@ -70,6 +84,17 @@ impl Function<'_> {
     /// Indices of the stacks in which the function allocates itself.
     pub fn own_stacks(&self) -> &[usize] {
         &self.own_stacks
+    }
+
+    fn purpose(&self, profile: &Profile, runtimes: &Runtimes<'_>) -> Purpose {
+        let Frame { line, module } = self.frame;
+        match () {
+            () if self.own.is_some() => Purpose::Work,
+            // A note has the name of its mapping.
+            () if is_startup(&line.function) || line.function == module => Purpose::Startup,
+            () if runtimes.has(profile, module, &self.stacks) => Purpose::Runtime,
+            () => Purpose::Work,
+        }
     }
 
     /// The bytes of the function's stacks together.
@@ -98,8 +123,8 @@ pub fn summed(profile: &Profile, rows: usize) -> Functions {
 }
 
 /// Every function with bytes of the profile's kind, by falling self, then falling total, then from
-/// the allocating frame to its callers. Functions that only start a program or a thread come last,
-/// because everything is under them.
+/// the allocating frame to its callers. Functions of a runtime come later, and functions that only
+/// start a program or a thread come last, because everything is under them.
 pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
     let (mut functions, at) = known_functions(profile);
     for (stack_index, stack) in profile.stacks.iter().enumerate() {
@@ -131,14 +156,20 @@ pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
         }
     }
     functions.retain(|function| !function.stacks.is_empty());
-    functions.sort_by(|a, b| {
-        let own = |of: &Function| of.own.unwrap_or(0.0);
-        let starts = |of: &Function| of.own.is_none() && is_startup(&of.frame.line.function);
-        let falling = own(b).total_cmp(&own(a)).then(starts(a).cmp(&starts(b)));
-        let falling = falling.then(b.total.total_cmp(&a.total)).then(a.depth.cmp(&b.depth));
-        falling.then_with(|| a.frame.line.function.cmp(&b.frame.line.function))
-    });
+    let runtimes = Runtimes::of(profile);
+    for function in &mut functions {
+        function.purpose = function.purpose(profile, &runtimes);
+    }
+    functions.sort_by(order);
     functions
+}
+
+/// The order of the table.
+fn order(a: &Function, b: &Function) -> Ordering {
+    let own = |of: &Function| of.own.unwrap_or(0.0);
+    let falling = own(b).total_cmp(&own(a)).then(a.purpose.cmp(&b.purpose));
+    let falling = falling.then(b.total.total_cmp(&a.total)).then(a.depth.cmp(&b.depth));
+    falling.then_with(|| a.frame.line.function.cmp(&b.frame.line.function))
 }
 
 /// The distinct functions, and for each location the indices of its lines' functions. Functions of
@@ -159,6 +190,7 @@ fn known_functions(profile: &Profile) -> (Vec<Function<'_>>, Vec<Vec<usize>>) {
                         own: None,
                         total: 0.0,
                         depth: 0,
+                        purpose: Purpose::Work,
                         stacks: Vec::new(),
                         own_stacks: Vec::new(),
                     });

@@ -93,6 +93,19 @@ pub fn share(part: f64, whole: f64) -> String {
     }
 }
 
+/// The larger distance from a number above 0 to an end of its interval, in at most five columns:
+/// `±0.4%`, `±12%`, and from ten times the number on `±14×`, `±3k×`, `>99k×`.
+pub fn half_width(value: f64, low: f64, high: f64) -> String {
+    let times = (high - value).max(value - low) / value;
+    match 100.0 * times {
+        percent if percent < 0.95 => format!("±{percent:.1}%"),
+        percent if percent < 999.5 => format!("±{percent:.0}%"),
+        _ if times < 999.5 => format!("±{times:.0}×"),
+        _ if times < 99.5e3 => format!("±{:.0}k×", times / 1e3),
+        _ => ">99k×".to_owned(),
+    }
+}
+
 /// An exact count with separated thousands: `8,512,345`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();

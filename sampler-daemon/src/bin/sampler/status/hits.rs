@@ -1,7 +1,7 @@
 //! Probe hits, in a column.
 
 use sampler_common::encode::name::shown;
-use sampler_common::units::{grouped, human_count};
+use sampler_common::units::{grouped, half_width, human_count};
 use sampler_daemon::rpc::v1::{Count, Probe};
 
 /// Formats the hits of one probe after another.
@@ -42,8 +42,7 @@ fn text(count: &Count) -> String {
         _ if half <= 0.0 => value,
         percent if percent < 0.05 => format!("{value} ±0.1%"),
         percent if percent < 9.95 => format!("{value} ±{percent:.1}%"),
-        percent if percent <= 99.0 => format!("{value} ±{percent:.0}%"),
-        _ => format!("{value} ±>99%"),
+        _ => format!("{value} {}", half_width(count.value, count.low, count.high)),
     }
 }
 

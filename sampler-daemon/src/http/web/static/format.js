@@ -37,13 +37,15 @@ export const isUnmet = ({ value, high }) => value <= 0 && !hasEnd(high);
 // `572 MiB … 642 MiB`, nothing where only a lower end is known.
 export const range = ({ low, high }, human) => (hasEnd(high) ? `${human(low)} … ${human(high)}` : "");
 
-// `±12%` of a number with its interval.
+// `±12%` of a number with its interval, `±14×` from ten times the number on.
 export function around({ value, low, high }) {
   if (!hasEnd(high)) return "(no interval)";
   if (value <= 0) return "";
-  const percent = (100 * Math.max(high - value, value - low)) / value;
-  if (percent < 0.95) return `±${percent.toFixed(1)}%`;
-  return percent <= 999 ? `±${percent.toFixed(0)}%` : "±>999%";
+  const times = Math.max(high - value, value - low) / value;
+  if (times < 0.0095) return `±${(100 * times).toFixed(1)}%`;
+  if (times < 9.995) return `±${(100 * times).toFixed(0)}%`;
+  if (times < 999.5) return `±${times.toFixed(0)}×`;
+  return times < 99.5e3 ? `±${(times / 1e3).toFixed(0)}k×` : ">99k×";
 }
 
 // `607 MiB ±6% (572 MiB … 642 MiB)`
