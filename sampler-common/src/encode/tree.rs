@@ -1,14 +1,15 @@
 //! The call tree of a profile, which flame graphs draw.
 //!
-//! Frames of the same function with the same callers are merged to one frame, also if their
-//! processes and addresses differ. Their values are added. A frame's interval is made from the
-//! summed rows of its stacks, never from their bounds. No code here recurses, since stacks may be
-//! deep.
+//! If a profile has several processes, each process has an outermost frame of its own. Frames of the
+//! same function with the same callers are merged to one frame, also if their addresses differ. Their
+//! values are added. A frame's interval is made from the summed rows of its stacks, never from their
+//! bounds. No code here recurses, since stacks may be deep.
 
 use super::functions::{Function, functions};
 use super::trie::Trie;
 use crate::estimate::{Estimate, Row};
 use crate::profile::{Kind, Profile, Quantities, Quantity, Stack};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The weight of stacks in a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +73,37 @@ pub(super) struct Node {
 /// Node 0, the caller of the outermost functions.
 pub(super) const ROOT: usize = 0;
 
+/// The outermost frames of processes: the label of each process with a stack, by its pid. It is
+/// empty if there is only one process.
+pub(super) struct Roots(BTreeMap<u32, String>);
+
+impl Roots {
+    pub(super) fn of(profile: &Profile) -> Roots {
+        let pids: BTreeSet<u32> = profile.stacks.iter().map(|stack| stack.pid).collect();
+        let labels = pids.iter().filter(|pid| **pid != 0 && pids.len() > 1);
+        Roots(labels.map(|pid| (*pid, profile.process_label(*pid))).collect())
+    }
+
+    /// The outermost frames as functions.
+    fn functions<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = Function<'a>> {
+        self.0.iter().map(|(pid, label)| {
+            let module = profile.process_names.get(pid).map_or("", |name| name.exe.as_str());
+            Function { name: label, file: "", line: 0, module }
+        })
+    }
+}
+
 impl<'a> Tree<'a> {
     /// Makes the tree of the frames with the largest `measure`, at most `frames` of them.
-    pub(super) fn of(profile: &'a Profile, measure: Measure, frames: usize) -> Tree<'a> {
-        let (functions, at) = functions(profile);
-        let (mut nodes, leaves) = nodes(profile, measure, &at);
+    pub(super) fn of(
+        profile: &'a Profile,
+        roots: &'a Roots,
+        measure: Measure,
+        frames: usize,
+    ) -> Tree<'a> {
+        let (mut functions, at) = functions(profile);
+        let (mut nodes, leaves) = nodes(profile, roots, measure, (&at, functions.len()));
+        functions.extend(roots.functions(profile));
         let all = 1 + nodes[1..].iter().filter(|node| node.value > 0.0).count();
         let homes = keep_largest(&mut nodes, frames);
         let left_out = all - nodes.len();
@@ -107,11 +134,21 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The nodes with their values, and for each stack its innermost node.
-fn nodes(profile: &Profile, measure: Measure, at: &[Vec<usize>]) -> (Vec<Node>, Vec<usize>) {
+/// The nodes with their values, and for each stack its innermost node. The functions of processes
+/// follow `functions` others.
+fn nodes(
+    profile: &Profile,
+    roots: &Roots,
+    measure: Measure,
+    (at, functions): (&[Vec<usize>], usize),
+) -> (Vec<Node>, Vec<usize>) {
+    let root: BTreeMap<u32, u32> =
+        roots.0.keys().zip(functions..).map(|(pid, index)| (*pid, index as u32)).collect();
     let trie = Trie::of(profile.stacks.iter().map(|stack| {
         let locations = stack.locations.iter().rev();
-        locations.flat_map(|index| &at[*index as usize]).map(|function| *function as u32)
+        let frames = locations.flat_map(|index| &at[*index as usize]);
+        let root = root.get(&stack.pid).copied();
+        root.into_iter().chain(frames.map(|function| *function as u32))
     }));
     let value = |of: &Stack| measure.of(&of.quantities, profile.kind).estimate.value;
     weighed(trie, profile.stacks.iter().map(value))

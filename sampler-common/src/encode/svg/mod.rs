@@ -15,7 +15,7 @@ pub use space_time::space_time;
 use super::functions::Function;
 use super::text::Text;
 use super::text::short::short;
-use super::tree::{Frame, Measure, Tree};
+use super::tree::{Frame, Measure, Roots, Tree};
 use super::xml::escaped;
 use super::{Encode, interval, name};
 use crate::estimate::Estimate;
@@ -35,7 +35,8 @@ pub struct FlameGraph {
 
 impl Encode for FlameGraph {
     fn encode(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
-        let tree = Tree::of(profile, self.measure, MAX_FRAMES);
+        let roots = Roots::of(profile);
+        let tree = Tree::of(profile, &roots, self.measure, MAX_FRAMES);
         let head = self.head(profile, &tree)?;
         let deepest = tree.frames.iter().map(|frame| frame.depth + 1).max().unwrap_or(0);
         let top = (head.len() + 1) * ROW;

@@ -3,7 +3,7 @@
 use super::Number;
 use crate::encode::functions::Function;
 use crate::encode::json::{Head, head};
-use crate::encode::tree::{Frame, Measure, Tree};
+use crate::encode::tree::{Frame, Measure, Roots, Tree};
 use crate::encode::{interval, name};
 use crate::profile::Profile;
 use serde::Serialize;
@@ -57,7 +57,8 @@ pub fn graph(
     frames: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let tree = Tree::of(profile, measure, frames);
+    let roots = Roots::of(profile);
+    let tree = Tree::of(profile, &roots, measure, frames);
     let object = GraphObject {
         head: head(profile),
         cost: profile.cost.as_ref().map(|cost| name::shown(&cost.text()).into_owned()),

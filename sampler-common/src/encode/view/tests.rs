@@ -35,7 +35,11 @@ fn assert_is(number: &Value, estimate: &Estimate) {
 
 #[test]
 fn frames_are_the_tree_in_columns() {
-    let profile = fixture::profile(Kind::Alloc);
+    let mut profile = fixture::profile(Kind::Alloc);
+    let several = parsed(&|out| graph(&profile, Measure::Space, 1000, out).unwrap());
+    let last = several["functions"].as_array().unwrap().last().unwrap();
+    assert_eq!(last[0], "kvstore (pid 4122)");
+    profile.stacks.iter_mut().for_each(|stack| stack.pid = 0);
     let graph = parsed(&|out| graph(&profile, Measure::Space, 1000, out).unwrap());
     let frames = &graph["frames"];
     let columns = ["function", "depth", "value", "low", "high", "samples"];
