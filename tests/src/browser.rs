@@ -73,6 +73,14 @@ impl Browser {
         self.ask("POST", "/url", &json!({ "url": url })).map(drop)
     }
 
+    /// Gives the page a screen of this many pixels.
+    pub fn resize(&self, width: u32, height: u32) -> Result<()> {
+        let screen =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        let command = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": screen });
+        self.ask("POST", "/goog/cdp/execute", &command).map(drop)
+    }
+
     /// Runs a script in the page, and returns the script's result.
     pub fn run(&self, script: &str) -> Result<Value> {
         self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))

@@ -141,6 +141,23 @@ fn the_page_makes_no_foreign_request_and_logs_no_error() -> Result<()> {
     served.daemon.stop()
 }
 
+/// The graph is what a person looks for, on large and on small screens.
+#[test]
+fn the_graph_begins_in_the_upper_third_of_each_screen() -> Result<()> {
+    let (_workload, served) = stopped()?;
+    let page = served.page()?;
+    let place = "const { top } = document.querySelector('#flame-scroll').getBoundingClientRect();
+        return [top / innerHeight, document.documentElement.scrollWidth - innerWidth];";
+    for (width, height) in [(1400, 900), (1024, 600), (420, 860)] {
+        page.resize(width, height)?;
+        let [top, too_wide] = [0, 1].map(|at| page.run(place).map(|of| of[at].as_f64()));
+        let (top, too_wide) = (top?.context("no graph")?, too_wide?.context("no page")?);
+        ensure!(top > 0.0 && top < 1.0 / 3.0, "{width}: the graph begins at {top} of the height");
+        ensure!(too_wide <= 0.0, "{width}: the page is wider than the screen, by {too_wide}");
+    }
+    served.daemon.stop()
+}
+
 /// Two halves of a steady program, and the downloaded files.
 #[test]
 fn windows_are_compared_and_profiles_downloaded() -> Result<()> {

@@ -38,6 +38,7 @@ const FILES: &[File] = files! {
     "/flame.js" SCRIPT "flame.js",
     "/format.js" SCRIPT "format.js",
     "/head.js" SCRIPT "head.js",
+    "/held.js" SCRIPT "held.js",
     "/keys.js" SCRIPT "keys.js",
     "/leaks.js" SCRIPT "leaks.js",
     "/lifetimes.js" SCRIPT "lifetimes.js",

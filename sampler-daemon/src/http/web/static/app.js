@@ -6,6 +6,7 @@ import { by, choose, element } from "./dom.js";
 import { Flame } from "./flame.js";
 import * as format from "./format.js";
 import * as head from "./head.js";
+import { Held } from "./held.js";
 import { keys } from "./keys.js";
 import { leaks } from "./leaks.js";
 import { lifetimes } from "./lifetimes.js";
@@ -25,6 +26,7 @@ let began = 0; // the last refresh
 
 const flame = new Flame(by("flame-scroll"), by("flame-space"), by("flame"), tell);
 const chart = new Chart(by("chart"), pick, (text) => { by("chart-text").textContent = text; });
+const held = new Held();
 const processes = new Processes(by("processes"), (process) => change({ process: process && `pid ${process.pid}`, pid: process?.pid ?? null }));
 const table = new Table(by("table"), by("table-left-out"), (name) => {
   by("search").value = name;
@@ -79,6 +81,7 @@ async function refresh() {
     const charted = ask("/api/history", { ...selector(), measure: chosen.measure, seconds: by("span").value }, signal).catch(nothing)
       .then((history) => chart.show(history, chosen.window, chosen.view === "difference" ? chosen.other : null));
     await Promise.all([drawn, told, charted]);
+    addHeld();
     head.profile(shown.graph, shown.overview);
     if (chosen.view === "table") await fillTable(signal);
     if (chosen.view === "difference") await fillDifference(signal);
@@ -93,6 +96,14 @@ async function refresh() {
     if (error.status === 403) { refuse(error.message); return; } // Asking again would not help.
   }
   if (chosen.live && !chosen.window) timer = setTimeout(refresh, PERIOD);
+}
+
+// What is held now becomes a point of the line in the history.
+function addHeld() {
+  const { totals } = shown.graph.head, end = chart.slots.at(-1)?.end_unix_ns;
+  if (!end || chosen.window || chosen.kind !== "live") return;
+  const now = chosen.measure === "objects" ? totals.inuse_objects : totals.inuse_space;
+  chart.line(held.add(`${chosen.process} ${chosen.measure}`, end, now));
 }
 
 function draw({ snapshot, graph }) {
@@ -217,12 +228,13 @@ function change(values) {
   by("table-box").hidden = chosen.view !== "table";
   by("stacks-box").hidden = chosen.view !== "difference" && !(chosen.view in STACKS);
   by("icicle").hidden = chosen.view !== "flame";
-  by("totals").hidden = !by("stacks-box").hidden;
+  for (const id of ["totals", "about"]) by(id).hidden = !by("stacks-box").hidden;
   for (const id of ["kinds", "measures"]) by(id).hidden = chosen.view in STACKS;
   by("live").setAttribute("aria-pressed", String(chosen.live));
   by("all-time").hidden = !chosen.window && !chosen.other;
   document.body.dataset.view = chosen.view;
   delete document.body.dataset.ready;
+  chart.line([]);
   refresh();
 }
 

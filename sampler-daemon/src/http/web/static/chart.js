@@ -9,7 +9,7 @@ const LEAST = 4; // a shorter drag is a click, pixels
 export class Chart {
   // `choose([since, until], isShifted)` is called with a window in nanoseconds; `tell(text)` describes a bar.
   constructor(canvas, choose, tell) {
-    Object.assign(this, { canvas, choose, tell, history: null, window: null, other: null, drag: null, pointed: null });
+    Object.assign(this, { canvas, choose, tell, history: null, held: [], window: null, other: null, drag: null, pointed: null });
     new ResizeObserver(() => this.draw()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     canvas.addEventListener("pointerdown", (event) => {
@@ -32,6 +32,13 @@ export class Chart {
 
   show(history, window, other) {
     Object.assign(this, { history, window, other });
+    this.draw();
+    this.say();
+  }
+
+  // What was held at points in time, in a scale of its own.
+  line(held) {
+    this.held = held;
     this.draw();
     this.say();
   }
@@ -103,8 +110,9 @@ export class Chart {
     const shown = this.window
       ? `Window ${format.clock(this.window[0])} – ${format.clock(this.window[1])}`
       : `Allocated per second, ${format.clock(start)} – ${format.clock(end)}; dark: still held`;
+    const now = this.held.length > 1 ? ` Line: held, in its own scale, now ${human(this.held.at(-1))}.` : "";
     const highest = slots[this.highest]?.allocated ?? slots[0].allocated;
-    this.tell(`${shown}. Highest bar ${format.of(history.measure)(this.most)}/s ${format.around(highest)}; whiskers: ${history.confidence * 100}% intervals.`);
+    this.tell(`${shown}. Highest bar ${format.of(history.measure)(this.most)}/s ${format.around(highest)}; whiskers: ${history.confidence * 100}% intervals.${now}`);
   }
 
   draw() {
@@ -146,6 +154,7 @@ export class Chart {
         paint.fillRect(middle - 1, up(low), 3, 1);
       }
     }
+    this.drawHeld(paint, start, across, base);
     paint.fillStyle = color("--line");
     paint.fillRect(LEFT, base, width - 2 * LEFT, 1);
     this.ticks(paint, start, end, across, base, width);
@@ -162,6 +171,25 @@ export class Chart {
     if (this.other) mark(this.other, "--other", "A");
     if (this.window) mark(this.window, "--focus", this.other ? "B" : "");
     if (this.drag) mark(this.drag.map((x) => this.time(x)).sort((a, b) => a - b), "--focus", "");
+  }
+
+  // The line, in the band of its intervals.
+  drawHeld(paint, start, across, base) {
+    const points = this.held.filter((of) => of.time >= start);
+    if (points.length < 2) return;
+    const most = Math.max(...points.map((of) => of.high ?? of.value)) || 1;
+    const to = (of, end) => paint.lineTo(across(of.time), base - ((of[end] ?? of.value) / most) * (base - TOP));
+    paint.fillStyle = paint.strokeStyle = color("--other");
+    paint.beginPath();
+    points.forEach((of) => to(of, "low"));
+    points.toReversed().forEach((of) => to(of, "high"));
+    paint.globalAlpha = 0.3;
+    paint.fill();
+    paint.globalAlpha = 1;
+    paint.beginPath();
+    points.forEach((of) => to(of, "value"));
+    paint.lineWidth = 2;
+    paint.stroke();
   }
 
   ticks(paint, start, end, across, base, width) {

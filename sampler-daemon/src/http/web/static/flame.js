@@ -10,7 +10,7 @@ export class Flame {
   // `scroll` scrolls, `space` has the height of everything, `canvas` stays in sight; `tell(i)` says which frame is meant, -1 all.
   constructor(scroll, space, canvas, tell) {
     Object.assign(this, { scroll, space, canvas, tell, tree: null, zoomed: -1, focused: -1, hovered: null, matched: null, icicle: false });
-    this.colors = new Map();
+    this.modules = new Map(); // the number of each module's color
     scroll.addEventListener("scroll", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(scroll);
     canvas.addEventListener("pointermove", (event) => this.hover(this.at(event)));
@@ -35,8 +35,9 @@ export class Flame {
     this.focused = tree.find(focused);
     this.hovered = null;
     this.matched = null;
+    this.colorModules();
     this.layout();
-    if (isNew) this.toRoot();
+    if (isNew) this.toWidest();
     this.said();
   }
 
@@ -68,11 +69,15 @@ export class Flame {
   turn(icicle) {
     this.icicle = icicle;
     this.layout();
-    this.toRoot();
+    this.toWidest();
   }
 
-  toRoot() {
+  // Scrolls from the root to the end of the widest path, which says what allocates.
+  toWidest() {
     this.scroll.scrollTop = this.icicle ? 0 : this.scroll.scrollHeight;
+    let leaf = -1;
+    for (let next = this.tree.widestChild(-1); next >= 0; next = this.tree.widestChild(next)) leaf = next;
+    this.reveal(leaf);
     this.draw();
   }
 
@@ -168,16 +173,27 @@ export class Flame {
     return null;
   }
 
-  colorOf(functionIndex) {
-    let found = this.colors.get(functionIndex);
-    if (found === undefined) {
-      const [name, , , module] = this.tree.graph.functions[functionIndex];
+  // Modules keep their colors. The largest new ones come first, each with a color that is free, as long as there is one.
+  colorModules() {
+    const { tree, modules } = this;
+    const sizes = new Map();
+    for (let i = 0; i < tree.length; i++) {
+      const module = tree.graph.functions[tree.functions[i]][3];
+      if (!modules.has(module)) sizes.set(module, (sizes.get(module) ?? 0) + tree.value[i]);
+    }
+    const used = new Set(modules.values());
+    for (const [module] of [...sizes].sort((a, b) => b[1] - a[1])) {
       let hash = 0x811c9dc5;
       for (const byte of new TextEncoder().encode(module)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
-      found = name.startsWith("[") ? COLORS : hash % COLORS;
-      this.colors.set(functionIndex, found);
+      const free = [...Array(COLORS).keys()].map((i) => (hash + i) % COLORS).find((i) => !used.has(i));
+      modules.set(module, free ?? hash % COLORS);
+      used.add(modules.get(module));
     }
-    return found;
+  }
+
+  colorOf(functionIndex) {
+    const [name, , , module] = this.tree.graph.functions[functionIndex];
+    return name.startsWith("[") || !module ? COLORS : this.modules.get(module);
   }
 
   draw() {
@@ -190,7 +206,6 @@ export class Flame {
 
   drawNow() {
     const { tree, canvas, scroll } = this;
-    if (this.colored !== tree.graph) { this.colors.clear(); this.colored = tree.graph; }
     this.palette ??= [...Array(COLORS + 1).keys()].map((i) => color(`--frame-${i}`));
     const ink = color("--ink"), line = color("--page"), hit = color("--hit"), hitInk = color("--hit-ink"), focusInk = color("--focus");
     const width = scroll.clientWidth, height = scroll.clientHeight, scale = devicePixelRatio || 1;
@@ -244,5 +259,16 @@ export class Flame {
     }
     paint.globalAlpha = 1;
     canvas.dataset.drawn = drawn;
+    // What lies outside of sight.
+    const hint = (rows, mark, y) => {
+      if (rows < 1) return;
+      const text = `${mark} ${rows} more`, w = text.length * letter + 12;
+      paint.fillStyle = line;
+      paint.fillRect(width - w - 4, y, w, ROW);
+      paint.fillStyle = ink;
+      paint.fillText(text, width - w + 2, y + ROW / 2);
+    };
+    hint(Math.round(top / ROW), "▴", 4);
+    hint(Math.round((this.rows * ROW - top - height) / ROW), "▾", height - ROW - 4);
   }
 }

@@ -20,13 +20,13 @@ export function leaks(answer, head, table) {
       around(changed(growth), ends(growth)),
       around(per(stack.bytes_per_second.value), `${per(stack.bytes_per_second.low)} … ${per(stack.bytes_per_second.high)}`),
       around(format.bytes(held.value), format.error(held, format.bytes)),
-      cell(stack.oldest_ns > 0 ? `${age(age_ns.value)}, oldest ${age(stack.oldest_ns)}` : "–"),
+      stack.oldest_ns > 0 ? around(age(age_ns.value), `oldest ${age(stack.oldest_ns)}`) : cell("–"),
       cell(kept ? format.share(kept.value, 1) : "–"),
       frames([...stack.frames].reverse().map(named), stack.site));
     Object.assign(row.dataset, { value: growth.value, low: growth.low, high: growth.high, pid: stack.pid, growing: stack.growing });
     return row;
   });
-  draw(table, ["Growth", "Rate", "Held", "Age: median, oldest", "Kept of new"], rows);
+  draw(table, ["Growth", "Rate", "Held", "Age (median)", "Kept of new"], rows);
 }
 
 const age = (ns) => (ns === null ? "–" : format.duration(ns));

@@ -19,8 +19,9 @@ export const around = (strong, interval) => cell(element("strong", {}, strong), 
 
 export const soft = (text) => element("p", { class: "soft" }, text);
 
-// Draws a table. The last column is the stack.
+// Draws a table. The last column is the stack. On a narrow page each cell shows its column's title.
 export function draw(table, titles, rows) {
+  for (const row of rows) titles.forEach((title, i) => { row.cells[i].dataset.title = title; });
   const heads = [...titles, "Stack"].map((title) =>
     element("th", { scope: "col", class: title === "Stack" ? "" : "number" }, title));
   table.replaceChildren(element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows));
