@@ -1,4 +1,4 @@
-//! Commands that cannot work are refused: one clear message with a remedy, six lines at the most,
+//! Commands that cannot work are refused: one clear message with a remedy, seven lines at the most,
 //! exit code 1 (2 for usage), nothing left behind.
 
 use anyhow::{Context, Result, ensure};
@@ -17,7 +17,7 @@ fn refused(what: &str, finished: &Finished, code: i32, says: &[&str]) -> Result<
     let said = &finished.stderr;
     ensure!(finished.code() == code, "{what}: exit code {}, not {code}: {said}", finished.code());
     let lines = said.lines().count();
-    ensure!((1..=6).contains(&lines), "{what}: {lines} lines: {said}");
+    ensure!((1..=7).contains(&lines), "{what}: {lines} lines: {said}");
     ensure!(!said.contains("panicked"), "{what}: {said}");
     ensure!(finished.stdout.is_empty(), "{what}: stdout is not empty");
     for text in says {
@@ -72,6 +72,11 @@ fn invalid_arguments_are_refused() -> Result<()> {
         refused(&flags.join(" "), &finished, 2, &[])?;
     }
     refused("no pid", &samplerd(&[])?, 2, &["--pid"])?;
+    let of_no_program = samplerd(&["--pid", "--inject"])?;
+    refused("pidof without a pid", &of_no_program, 2, &["pidof", "--pid PID"])?;
+    refused("a verb with a typo", &sampler(&["leak"])?, 2, &["'leaks'"])?;
+    refused("a value with a typo", &sampler(&["profile", "--kind", "liev"])?, 2, &["'live'"])?;
+    refused("an option with a typo", &samplerd(&["--injct"])?, 2, &["'--inject'"])?;
     for arguments in [
         ["profile", "--format", "origami"],
         ["profile", "--kind", "dead"],

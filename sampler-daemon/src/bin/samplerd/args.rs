@@ -49,7 +49,7 @@ const RARE: &str = "Rarely needed";
 )]
 pub(crate) struct Args {
     /// Process to profile (repeatable)
-    #[arg(help_heading = WHICH, long = "pid", value_name = "PID", num_args = 1.., allow_negative_numbers = true, value_parser = parse_pid)]
+    #[arg(help_heading = WHICH, long = "pid", value_name = "PID", num_args = 0.., allow_negative_numbers = true, value_parser = parse_pid)]
     pub(crate) pids: Vec<u32>,
 
     /// Profile every process of the machine, as they come and go
@@ -313,8 +313,7 @@ impl Args {
             Err(error) => Args::command().error(ErrorKind::Io, format!("{error:#}")).exit(),
         }
         if args.pids.is_empty() && !args.all {
-            let error =
-                "which processes? (give --pid PID, or --all for every process of the machine)";
+            let error = "which processes? (give --pid PID, or --all for every process of the machine; pidof and pgrep print no PID if no program of that name runs)";
             Args::command().error(ErrorKind::MissingRequiredArgument, error).exit();
         }
         if !args.probe_files.is_empty() && !args.all && !args.follow {
