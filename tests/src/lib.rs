@@ -12,6 +12,7 @@ pub mod child;
 pub mod client;
 pub mod collector;
 pub mod daemon;
+pub mod debian;
 pub mod docs;
 pub mod exposition;
 pub mod fleet;

@@ -13,6 +13,7 @@ mod fleet;
 mod fuzz;
 mod licences;
 mod linker;
+mod newcomer;
 mod notices;
 mod package;
 mod packages;
@@ -80,6 +81,8 @@ enum Verb {
     },
     /// Set this machine up, start a program and show its live profile (as root)
     Demo,
+    /// Follow README.md in a new Debian: build all, find the leaks of three services (as root; half an hour)
+    Newcomer,
     /// Simulate every pair of strategy and estimator: bias, coverage, widths
     Simulate {
         /// First of three seeds
@@ -216,6 +219,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Fuzz { targets, seconds } => fuzz::run(&workspace, &targets, seconds),
         Verb::Demo => demo::run(&workspace),
+        Verb::Newcomer => newcomer::run(&workspace),
         Verb::Book => book::build(&workspace),
         Verb::Commands => commands::write(&workspace),
         Verb::BuildPreload => preload::build(&workspace).map(drop),

@@ -71,10 +71,12 @@ pub(crate) const PACKAGE: [Need; 1] =
     [need("dpkg-dev", "dpkg-shlibdeps", "finds what the package depends on")];
 
 /// Additional packages for testing the Debian package.
-pub(crate) const PACKAGE_TEST: [Need; 2] = [
-    need("lintian", "lintian", "checks the package"),
-    need("mmdebstrap", "mmdebstrap", "makes a Debian to install it in"),
-];
+pub(crate) const PACKAGE_TEST: [Need; 2] =
+    [need("lintian", "lintian", "checks the package"), NEWCOMER[0]];
+
+/// Additional packages for following README.md in a new Debian.
+pub(crate) const NEWCOMER: [Need; 1] =
+    [need("mmdebstrap", "mmdebstrap", "makes a Debian to install sampler in")];
 
 /// The programs and profilers of `bench tools`.
 pub(crate) const TOOLS: [Need; 14] = [

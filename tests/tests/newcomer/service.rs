@@ -1,11 +1,14 @@
 //! The services, each with one leak (`workloads/newcomer/`).
 
+use crate::place::Place;
+use crate::readme;
 use anyhow::{Context, Result, ensure};
-use sampler_tests::build;
 use sampler_tests::child::Child;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
+
+/// The folder of the services in the repository.
+const FOLDER: &str = "tests/workloads/newcomer";
 
 /// A service.
 pub(crate) struct Service {
@@ -15,38 +18,31 @@ pub(crate) struct Service {
     pub(crate) function: &'static str,
     /// Text of the line that allocates what is kept.
     pub(crate) line: &'static str,
-    /// Whether the table of functions, which is short, has the function, too.
-    pub(crate) is_in_table: bool,
     /// How it is started; `None` for a program that is compiled.
     pub(crate) interpreter: Option<&'static str>,
 }
 
 impl Service {
-    fn path(&self) -> PathBuf {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/newcomer");
-        PathBuf::from(folder).join(self.source)
-    }
-
     /// Starts the service, as its owner does. `options` are for the interpreter.
-    pub(crate) fn start(&self, options: &[&str]) -> Result<Child> {
-        let mut command = match self.interpreter {
-            Some(interpreter) => {
-                let mut command = Command::new(interpreter);
-                command.args(options).arg(self.path());
-                command
+    pub(crate) fn start(&self, place: &Place, options: &[&str]) -> Result<Child> {
+        let path = format!("{FOLDER}/{}", self.source);
+        let program = match self.interpreter {
+            Some(interpreter) => [&[interpreter], options, &[path.as_str()]].concat(),
+            None => {
+                place.run(&format!("c++ -O2 -g -o service {path}"))?;
+                vec!["./service"]
             }
-            None => Command::new(build::compile(&format!("newcomer/{}", self.source), &[])?),
         };
-        // node writes a log into its folder.
-        command.current_dir(std::env::temp_dir());
-        let mut child = Child::start(self.source, &mut command)?;
+        let words = place.entering(&program);
+        let mut child = Child::start(self.source, Command::new(&words[0]).args(&words[1..]))?;
         ensure!(child.line()? == "waiting", "{} must say that it runs", self.source);
         Ok(child)
     }
 
     /// The place of the leak as text names it: `file.py:12`.
     pub(crate) fn place(&self) -> Result<String> {
-        let text = fs::read_to_string(self.path()).context("read the service")?;
+        let path = readme::root().join(FOLDER).join(self.source);
+        let text = fs::read_to_string(path).context("read the service")?;
         let number = text.lines().position(|line| line.contains(self.line));
         let number = number.with_context(|| format!("{} has no {:?}", self.source, self.line))?;
         Ok(format!("{}:{}", self.source, number + 1))

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::child::{Child, Finished, finish, finish_within, kill};
 use sampler_tests::pid_namespace::child_of;
-use sampler_tests::wait;
+use sampler_tests::{debian, wait};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Debian {
     pub(crate) fn boot() -> Result<Debian> {
         let root = tempfile::tempdir().context("make a directory")?;
         let mut make = Command::new("mmdebstrap");
-        make.args(["--quiet", "--variant=minbase", "--include=systemd-sysv", &release()?]);
+        make.args(["--quiet", "--variant=minbase", "--include=systemd-sysv", &debian::release()?]);
         finish_within(make.arg(root.path()), MAKE)?.success("mmdebstrap")?;
         let name = format!("sampler-package-{}", std::process::id());
         let cgroup = Cgroup(unified_hierarchy()?.join(name));
@@ -121,13 +121,6 @@ impl Drop for Cgroup {
 
 fn is_systemd(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "systemd\n")
-}
-
-/// The code name of this machine's Debian.
-fn release() -> Result<String> {
-    let text = fs::read_to_string("/etc/os-release").context("read /etc/os-release")?;
-    let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-    Ok(name.context("/etc/os-release has no VERSION_CODENAME")?.to_owned())
 }
 
 /// The mount point of version 2 of control groups.
