@@ -21,6 +21,12 @@ const PROGRAMS: [&str; 2] = ["samplerd", "sampler"];
 /// nothing any more.
 const MIN_COMMANDS: usize = 20;
 
+/// Most lines of README.md.
+const MAX_README_LINES: usize = 150;
+
+/// Most words of the middle one of README.md's sentences, by their length.
+const MAX_MEDIAN_WORDS: usize = 16;
+
 /// Returns the pages for users.
 fn pages() -> Result<Vec<(PathBuf, String)>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -197,4 +203,23 @@ fn a_shell_line_is_read_as_a_shell_does() {
     let expected: Vec<Vec<&str>> =
         vec![vec!["samplerd", "--pid", "1", "--comm", "a b"], vec!["sampler", "ps"]];
     assert_eq!(commands(line), expected);
+}
+
+/// README.md is for somebody with a problem and ten minutes.
+#[test]
+fn the_readme_is_short() -> Result<()> {
+    let path = docs::directory().join("../README.md");
+    let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let lines = page.lines().count();
+    ensure!(lines <= MAX_README_LINES, "README.md has {lines} lines");
+    let (_, text) = parts(&page);
+    let prose = text.lines().filter(|line| !line.starts_with(['|', '#']));
+    let prose = prose.collect::<Vec<_>>().join(" ").replace(": ", ". ").replace("? ", ". ");
+    let sentences = prose.split(". ").map(|sentence| sentence.split_whitespace().count());
+    let mut words: Vec<usize> = sentences.collect();
+    words.sort_unstable();
+    ensure!(words.len() >= MIN_COMMANDS, "README.md has only {} sentences", words.len());
+    let median = words[words.len() / 2];
+    ensure!(median <= MAX_MEDIAN_WORDS, "half of README.md's sentences have {median} words");
+    Ok(())
 }

@@ -63,6 +63,9 @@ impl Drop for Runtime {
     }
 }
 
+/// The end of the note on stacks that end early.
+const KEEP_FRAMES: &str = "(start Java with -XX:+PreserveFramePointer)";
+
 /// Without frame pointers a stack ends at the second Java function.
 const JAVA_OPTIONS: [&str; 2] = ["-XX:+PreserveFramePointer", "-Xmx256m"];
 
@@ -90,6 +93,24 @@ fn a_jvm_gets_names_by_the_command_that_a_note_names() -> Result<()> {
         format!("pid {0}: Java code has no names: run jcmd {0} Compiler.perfmap", java.pid);
     ensure!(note == expected, "{note}");
     java_is_named(&daemon, java.pid)?;
+    let cut = daemon.profile("alloc", &[])?;
+    ensure!(notes(&cut, KEEP_FRAMES).is_empty(), "{:?}", notes(&cut, KEEP_FRAMES));
+    java.end()?;
+    daemon.stop()
+}
+
+/// Compiled Java code uses the frame pointer for something else, unless an option keeps it.
+#[test]
+#[ignore = "it takes a JDK: cargo xtask test --long installs one"]
+fn a_jvm_without_frame_pointers_has_cut_stacks_and_a_note_names_the_option() -> Result<()> {
+    let mut command = Command::new("java");
+    command.arg("-Xmx256m").arg(source("Direct.java"));
+    let java = Runtime::start("java (apt-get install openjdk-17-jdk-headless)", &mut command)?;
+    let daemon = Daemon::start(&[java.pid], ARGUMENTS)?;
+    let note = says(&daemon, KEEP_FRAMES)?;
+    ensure!(note.contains("% of bytes have stacks that end early"), "{note}");
+    let profile = daemon.profile("alloc", &[])?;
+    ensure!(has_frame(&profile, "[no unwind information]"), "no stack ends early");
     java.end()?;
     daemon.stop()
 }

@@ -42,6 +42,11 @@ fn go_tool_pprof_fetches_profiles() -> Result<()> {
     let program = fs::read_link(format!("/proc/{pid}/exe"))?;
     let program = program.file_name().and_then(|name| name.to_str()).context("no name")?;
     ensure!(top.lines().any(|line| line == format!("File: {program}")), "{program}: {top}");
+    // The source of a function, with the bytes of its lines.
+    let list = go(address, &["-list=^realloc_moves$", "-unit=B"], &path)?;
+    let line = list.lines().find(|line| line.contains("realloc("));
+    let line = line.with_context(|| format!("the line that allocates: {list}"))?;
+    ensure!(line.contains("50000B"), "{line}");
     let top = go(address, &["-top", "-unit=B"], &format!("/debug/pprof/allocs?pid={pid}"))?;
     ensure!(top.contains("Type: alloc_space"), "{top}");
     ensure!(top.contains(&format!("of {}B total", truth.alloc.bytes)), "{truth:?}: {top}");
