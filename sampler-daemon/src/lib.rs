@@ -27,8 +27,8 @@ pub mod rpc;
 mod run_directory;
 #[cfg(test)]
 mod running;
+pub mod secret_file;
 pub mod store;
 pub mod symbolize;
-pub mod tls_file;
 pub mod token;
 pub mod unwind;

@@ -75,9 +75,19 @@ const RULES: &[Rule] = &[
     },
     Rule {
         why: "debuginfod servers are asked in one place",
-        words: &["ureq", "rustls", "rustls_native_certs"],
+        words: &["ureq"],
         searched: PROGRAMS,
         allowed: &["sampler-daemon/src/debuginfod"],
+    },
+    Rule {
+        why: "certificates are checked where connections to others are made",
+        words: &["rustls", "rustls_native_certs"],
+        searched: PROGRAMS,
+        allowed: &[
+            "sampler-daemon/src/debuginfod",
+            "sampler-daemon/src/export/backend.rs",
+            "sampler-daemon/src/export/tls.rs",
+        ],
     },
     Rule {
         why: "files of other users are read up to a bound",

@@ -1,6 +1,6 @@
 //! Headers with secrets for backends, in a file that only its owner can read.
 
-use super::secret_file::read_secret;
+use crate::secret_file::read_secret;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use std::path::Path;

@@ -19,7 +19,6 @@ pub mod label;
 mod otlp;
 mod outbox;
 mod pyroscope;
-mod secret_file;
 mod sender;
 mod services;
 pub mod share;

@@ -1,7 +1,7 @@
 //! TLS of connections to backends: which authorities certify a backend, and how samplerd certifies
 //! itself.
 
-use super::secret_file::{read_public, read_secret};
+use crate::secret_file::{read_public, read_secret};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::time::Duration;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::server::NamedService as _;
-use tonic::transport::{Server, ServerTlsConfig};
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -34,6 +34,26 @@ pub enum Credentials {
     Token(Token),
     /// Clients with a certificate.
     Certificates(ServerTlsConfig),
+}
+
+impl Credentials {
+    /// Admits clients that one of `authorities` has certified. samplerd shows them `certificate`,
+    /// whose private key is `key`. All are texts in PEM.
+    ///
+    /// # Errors
+    /// If a text has no certificate or no key, or if the key does not fit the certificate.
+    pub fn certificates(
+        certificate: &str,
+        key: &str,
+        authorities: &str,
+    ) -> Result<Credentials, String> {
+        let tls = ServerTlsConfig::new()
+            .identity(Identity::from_pem(certificate, key))
+            .client_ca_root(Certificate::from_pem(authorities));
+        let usable = Server::builder().tls_config(tls.clone());
+        usable.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        Ok(Credentials::Certificates(tls))
+    }
 }
 
 /// Serves until `shutdown` completes, and then cuts open streams.

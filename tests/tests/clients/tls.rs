@@ -3,83 +3,41 @@
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::child::{Finished, finish};
 use sampler_tests::daemon::samplerd;
+use sampler_tests::tls::certify;
 use sampler_tests::{Daemon, Workload, build};
 use std::fs;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Authorities, certificates and keys: `NAME.pem` and `NAME.key` in a directory.
-struct Certificates(TempDir);
+/// A folder with an authority, and a certificate with its key.
+fn certificates() -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    certify(folder.path())?;
+    Ok(folder)
+}
 
-impl Certificates {
-    /// The authorities `ours` and `other`. The first one certifies `samplerd` and `client`, the
-    /// second one `stranger`.
-    fn make() -> Result<Certificates> {
-        let all = Certificates(tempfile::tempdir()?);
-        for authority in ["ours", "other"] {
-            all.request(authority, &["-x509", "-days", "2"])?;
-        }
-        for (name, authority) in [("samplerd", "ours"), ("client", "ours"), ("stranger", "other")] {
-            let (certificate, key) = (all.file(authority, "pem"), all.file(authority, "key"));
-            all.request(
-                name,
-                &[
-                    "-x509",
-                    "-days",
-                    "2",
-                    "-CA",
-                    &certificate,
-                    "-CAkey",
-                    &key,
-                    "-addext",
-                    "subjectAltName=IP:127.0.0.1",
-                    "-addext",
-                    "basicConstraints=critical,CA:FALSE",
-                ],
-            )?;
-        }
-        Ok(all)
-    }
+/// Options of a samplerd with the certificate of a folder, whose clients the folder's authority
+/// certifies.
+fn options(folder: &Path) -> Vec<String> {
+    let files =
+        [("--tls-cert", "certificate"), ("--tls-key", "key"), ("--tls-client-ca", "authority")];
+    let option =
+        |(option, name): (&str, &str)| [option.to_owned(), folder.join(name).display().to_string()];
+    files.into_iter().flat_map(option).collect()
+}
 
-    /// Makes a key and a certificate.
-    fn request(&self, name: &str, arguments: &[&str]) -> Result<()> {
-        let mut command = Command::new("openssl");
-        command.args(["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"]);
-        command.args(["-subj", &format!("/CN={name}")]).args(arguments);
-        let (certificate, key) = (self.file(name, "pem"), self.file(name, "key"));
-        command.args(["-out", &certificate, "-keyout", &key]);
-        finish(&mut command)?.success("openssl req").map(drop)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn file(&self, name: &str, kind: &str) -> String {
-        self.path(&format!("{name}.{kind}")).display().to_string()
-    }
-
-    /// Options of a samplerd whose clients `ours` certifies.
-    fn options(&self) -> Vec<String> {
-        let files = [
-            ("--tls-cert", self.file("samplerd", "pem")),
-            ("--tls-key", self.file("samplerd", "key")),
-            ("--tls-client-ca", self.file("ours", "pem")),
-        ];
-        files.into_iter().flat_map(|(option, file)| [option.to_owned(), file]).collect()
-    }
-
-    /// `sampler status` of a client that trusts `authority` and has the certificate of `client`.
-    fn status(&self, address: &str, authority: &str, client: &str) -> Result<Finished> {
-        let mut command = Command::new(build::program("sampler")?);
-        command.args(["--connect", address, "status"]);
-        command.env("SAMPLER_TLS_CA", self.file(authority, "pem"));
-        command.env("SAMPLER_TLS_CERT", self.file(client, "pem"));
-        command.env("SAMPLER_TLS_KEY", self.file(client, "key"));
-        finish(&mut command)
-    }
+/// `sampler status` of a client that trusts the authority in `trusted` and has the certificate in
+/// `own`.
+fn status(address: &str, trusted: &Path, own: &Path) -> Result<Finished> {
+    let mut command = Command::new(build::program("sampler")?);
+    command.args(["--connect", address, "status"]);
+    command.env("SAMPLER_TLS_CA", trusted.join("authority"));
+    command.env("SAMPLER_TLS_CERT", own.join("certificate"));
+    command.env("SAMPLER_TLS_KEY", own.join("key"));
+    finish(&mut command)
 }
 
 /// The one line of a command that failed.
@@ -91,73 +49,71 @@ fn line(finished: &Finished) -> Result<&str> {
 
 #[test]
 fn only_clients_with_a_certificate_are_served() -> Result<()> {
-    let all = Certificates::make()?;
+    let (ours, other) = (certificates()?, certificates()?);
+    let (ours, other) = (ours.path(), other.path());
     let workload = Workload::edge(&["odd"])?;
-    let options = all.options();
+    let options = options(ours);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let daemon = Daemon::start_at("tls:127.0.0.1:0", &[workload.pid()], &options)?;
-    let address = &daemon.address;
-    let served = all.status(address, "ours", "client")?.success("a client with a certificate")?;
-    let text = String::from_utf8_lossy(&served.stdout);
-    ensure!(text.contains(&workload.pid().to_string()), "{text}");
+    // The certificate is one for this name.
+    let address = &daemon.address.replace("127.0.0.1", "localhost");
+    let served = status(address, ours, ours)?.success("a client with a certificate")?;
+    ensure!(String::from_utf8_lossy(&served.stdout).contains(&daemon.pid().to_string()));
 
-    let stranger = all.status(address, "ours", "stranger")?;
-    ensure!(line(&stranger)?.contains(address.as_str()), "{}", stranger.stderr);
-    let impostor = all.status(address, "other", "client")?;
-    ensure!(line(&impostor)?.contains("certificate"), "{}", impostor.stderr);
-    let plain = address.replace("tls:", "tcp:");
-    let plain =
-        finish(Command::new(build::program("sampler")?).args(["--connect", &plain, "status"]))?;
-    line(&plain)?;
-    let mut without = Command::new(build::program("sampler")?);
-    let without = finish(without.args(["--connect", address, "status"]))?;
-    ensure!(line(&without)?.contains("SAMPLER_TLS_CA"), "{}", without.stderr);
-    // A client that has no certificate at all, and one that does not finish its handshake.
+    let stranger = status(address, ours, other)?;
+    ensure!(line(&stranger)?.contains("SAMPLER_TLS_CERT"), "{}", stranger.stderr);
+    let impostor = status(address, other, ours)?;
+    ensure!(line(&impostor)?.contains("invalid peer certificate"), "{}", impostor.stderr);
+    let another_name = status(&daemon.address, ours, ours)?;
+    ensure!(line(&another_name)?.contains("invalid peer certificate"), "{}", another_name.stderr);
+    for (scheme, reason) in [("tcp:", "is it samplerd"), ("tls:", "SAMPLER_TLS_CA is not set")] {
+        let address = address.replace("tls:", scheme);
+        let mut sampler = Command::new(build::program("sampler")?);
+        let refused = finish(sampler.args(["--connect", &address, "status"]))?;
+        ensure!(line(&refused)?.contains(reason), "{}", refused.stderr);
+    }
+    // A client that has no certificate at all, and one that does not begin a handshake.
     let place = address.strip_prefix("tls:").context("no TLS address")?;
     let mut openssl = Command::new("openssl");
     let bare = finish(openssl.args(["s_client", "-connect", place, "-brief", "-quiet"]))?;
     ensure!(!bare.status.success(), "a client without a certificate ended well");
-    drop(std::net::TcpStream::connect(place)?);
-    all.status(address, "ours", "client")?.success("a client with a certificate")?;
+    drop(TcpStream::connect(place)?);
+    status(address, ours, ours)?.success("a client with a certificate")?;
     daemon.stop()
 }
 
 #[test]
 fn unusable_files_are_refused_at_the_start() -> Result<()> {
-    let all = Certificates::make()?;
-    let options = all.options();
+    let (folder, other) = (certificates()?, certificates()?);
+    let options = options(folder.path());
     let workload = Workload::edge(&["odd"])?;
     let pid = workload.pid().to_string();
     let start = |options: &[String]| -> Result<Finished> {
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         samplerd(&[&["--listen", "tls:127.0.0.1:0", "--pid", &pid], &options[..]].concat())
     };
-    let with = |name: &str, contents: &[u8]| -> Result<Finished> {
-        fs::write(all.path("file"), contents)?;
-        fs::set_permissions(all.path("file"), fs::Permissions::from_mode(0o600))?;
+    let with = |name: &str, contents: &[u8], mode: u32| -> Result<Finished> {
+        let file = folder.path().join("file");
+        fs::write(&file, contents)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode))?;
         let at = options.iter().position(|of| of == name).context("no such option")?;
         let mut options = options.clone();
-        options[at + 1] = all.path("file").display().to_string();
+        options[at + 1] = file.display().to_string();
         start(&options)
     };
     for name in ["--tls-cert", "--tls-key", "--tls-client-ca"] {
-        let refused = with(name, b"no certificate")?;
-        ensure!(line(&refused)?.contains(&format!("{name} ")), "{}", refused.stderr);
+        let refused = with(name, b"no certificate", 0o600)?;
+        ensure!(line(&refused)?.contains(name), "{}", refused.stderr);
         let at = options.iter().position(|of| of == name).context("no such option")?;
-        let fewer = [&options[..at], &options[at + 2..]].concat();
-        let fewer = start(&fewer)?;
+        let fewer = start(&[&options[..at], &options[at + 2..]].concat())?;
         ensure!(fewer.status.code() == Some(2) && fewer.stderr.contains(name), "{}", fewer.stderr);
     }
-    let other = fs::read(all.path("client.key"))?;
-    ensure!(line(&with("--tls-key", &other)?)?.contains("--tls-key"));
-    let key: &Path = &all.path("samplerd.key");
-    fs::set_permissions(key, fs::Permissions::from_mode(0o644))?;
-    ensure!(line(&start(&options)?)?.contains("everybody can read the key"));
-    let plain = samplerd(&["--pid", "1", "--tls-key", &all.file("samplerd", "key")])?;
-    ensure!(
-        plain.status.code() == Some(2) && plain.stderr.contains("has no TLS"),
-        "{}",
-        plain.stderr
-    );
+    let own = fs::read(folder.path().join("key"))?;
+    ensure!(line(&with("--tls-key", &own, 0o644)?)?.contains("chmod 600"));
+    let key = fs::read(other.path().join("key"))?;
+    ensure!(line(&with("--tls-key", &key, 0o600)?)?.contains("--tls-key"));
+    let plain = samplerd(&["--pid", &pid, "--tls-key", "key.pem"])?;
+    let is_refused = plain.status.code() == Some(2) && plain.stderr.contains("has no TLS");
+    ensure!(is_refused, "{}", plain.stderr);
     Ok(())
 }

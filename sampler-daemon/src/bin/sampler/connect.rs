@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow, bail};
 use hyper_util::rt::TokioIo;
 use sampler_daemon::rpc::listen::socket_path;
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
-use sampler_daemon::tls_file;
+use sampler_daemon::secret_file::{read_public, read_secret};
 use sampler_daemon::token::TokenFile;
 use std::error::Error;
 use std::fmt;
@@ -161,22 +161,20 @@ where
 
 /// An endpoint that speaks TLS with the files that the environment names.
 fn tls_endpoint(place: &str) -> Result<Endpoint> {
-    let file = |variable: &str| -> Result<(PathBuf, Vec<u8>)> {
+    let path = |variable: &str| {
         let path = std::env::var_os(variable).filter(|path| !path.is_empty());
-        let path = path.map(PathBuf::from).ok_or_else(|| {
+        path.map(PathBuf::from).ok_or_else(|| {
             anyhow!(
                 "{variable} is not set: tls:{place} needs {} (PEM files)",
                 TLS_VARIABLES.join(", ")
             )
-        })?;
-        let bytes = tls_file::read(&path).map_err(|error| anyhow!("{variable} is {error}"))?;
-        Ok((path, bytes))
+        })
     };
+    let failed = |error: String| anyhow!(error);
     let [ca, certificate, key] = TLS_VARIABLES;
-    let (_, authorities) = file(ca)?;
-    let (_, certificate) = file(certificate)?;
-    let (path, key) = file(key)?;
-    tls_file::check_private(&path).map_err(|error| anyhow!("{} is {error}", TLS_VARIABLES[2]))?;
+    let authorities = read_public(&path(ca)?, ca).map_err(failed)?;
+    let certificate = read_public(&path(certificate)?, certificate).map_err(failed)?;
+    let key = read_secret(&path(key)?, key).map_err(failed)?;
     let tls = ClientTlsConfig::new()
         .ca_certificate(Certificate::from_pem(authorities))
         .identity(Identity::from_pem(certificate, key));

@@ -5,10 +5,9 @@ use anyhow::{Context as _, anyhow};
 use clap::Args as Group;
 use sampler_daemon::rpc::listen::{Access, Address};
 use sampler_daemon::rpc::serve::Credentials;
-use sampler_daemon::tls_file;
+use sampler_daemon::secret_file::{read_public, read_secret};
 use sampler_daemon::token::{Token, TokenFile};
-use std::path::PathBuf;
-use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use std::path::{Path, PathBuf};
 
 /// Where the API's users come from.
 #[derive(Clone, Debug, Group)]
@@ -45,8 +44,8 @@ impl Api {
     /// Returns what is wrong if an option does not apply to this address.
     pub(crate) fn contradiction(&self, address: &Address) -> Option<String> {
         let is_unix = matches!(address, Address::Unix(_));
-        let files = [&self.tls_cert, &self.tls_key, &self.tls_client_ca];
-        let given = files.iter().filter(|file| file.is_some()).count();
+        let files = self.tls_files();
+        let given = files.iter().filter(|(_, file)| file.is_some()).count();
         let is_of_socket = self.socket_mode.is_some() || self.socket_group.is_some();
         match () {
             () if is_of_socket && !is_unix => Some(format!(
@@ -81,7 +80,7 @@ impl Api {
     ) -> anyhow::Result<(Credentials, Option<TokenFile>)> {
         let tcp = match address {
             Address::Unix(_) => return Ok((Credentials::None, None)),
-            Address::Tls(_) => return Ok((Credentials::Certificates(self.tls()?), None)),
+            Address::Tls(_) => return Ok((self.certificates()?, None)),
             Address::Tcp(tcp) => tcp,
         };
         let token = Token::new().context("make a token for the API")?;
@@ -91,27 +90,29 @@ impl Api {
         Ok((Credentials::Token(token), Some(file)))
     }
 
-    /// The files for TLS, which are given.
-    fn tls(&self) -> anyhow::Result<ServerTlsConfig> {
-        let file = |option: &str, path: &Option<PathBuf>| -> anyhow::Result<Vec<u8>> {
-            let path = path.as_ref().with_context(|| format!("{option} is missing"))?;
-            tls_file::read(path).map_err(|error| anyhow!("{option} {error}"))
+    /// The options of TLS with their files.
+    fn tls_files(&self) -> [(&'static str, Option<&PathBuf>); 3] {
+        [
+            ("--tls-cert", self.tls_cert.as_ref()),
+            ("--tls-key", self.tls_key.as_ref()),
+            ("--tls-client-ca", self.tls_client_ca.as_ref()),
+        ]
+    }
+
+    /// The certificates in the files of TLS.
+    fn certificates(&self) -> anyhow::Result<Credentials> {
+        type Read = fn(&Path, &str) -> Result<String, String>;
+        let read = |read: Read, (option, file): (&str, Option<&PathBuf>)| {
+            let path = file.with_context(|| format!("{option} is missing"))?;
+            read(path, option).map_err(|error| anyhow!(error))
         };
-        let key = self.tls_key.as_ref();
-        key.map_or(Ok(()), |path| tls_file::check_private(path))
-            .map_err(|error| anyhow!("--tls-key {error}"))?;
-        let identity = Identity::from_pem(
-            file("--tls-cert", &self.tls_cert)?,
-            file("--tls-key", &self.tls_key)?,
-        );
-        let authorities = Certificate::from_pem(file("--tls-client-ca", &self.tls_client_ca)?);
-        let tls = ServerTlsConfig::new().identity(identity).client_ca_root(authorities);
-        // An unusable file is reported now, not when the API is served.
-        Server::builder().tls_config(tls.clone()).map_err(|error| {
-            let error = anyhow::Error::from(error);
-            anyhow!("--tls-cert, --tls-key and --tls-client-ca: {error:#} (give PEM files, and the key of the certificate)")
-        })?;
-        Ok(tls)
+        let [certificate, key, authorities] = self.tls_files();
+        let certificate = read(read_public, certificate)?;
+        let key = read(read_secret, key)?;
+        let authorities = read(read_public, authorities)?;
+        Credentials::certificates(&certificate, &key, &authorities).map_err(|error| {
+            anyhow!("--tls-cert, --tls-key and --tls-client-ca: {error} (give PEM files, and the key of the certificate)")
+        })
     }
 }
 

@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 /// One line. The line contains nothing of the text.
-pub(super) fn read_secret(path: &Path, what: &str) -> Result<String, String> {
+pub fn read_secret(path: &Path, what: &str) -> Result<String, String> {
     read(path, what, true)
 }
 
@@ -20,7 +20,7 @@ pub(super) fn read_secret(path: &Path, what: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// One line.
-pub(super) fn read_public(path: &Path, what: &str) -> Result<String, String> {
+pub fn read_public(path: &Path, what: &str) -> Result<String, String> {
     read(path, what, false)
 }
 
