@@ -102,9 +102,11 @@ pub(crate) fn run(workspace: &Workspace, targets: &[String], seconds: u32) -> Re
 }
 
 fn build(workspace: &Workspace) -> Result<PathBuf> {
+    let lock = workspace.root.join("fuzz/Cargo.lock");
+    fs::copy(workspace.root.join("Cargo.lock"), &lock).context("copy the lock file")?;
     let built = workspace.target.join("fuzz/build");
     let mut command = workspace.cargo();
-    command.args(["build", "--release", "--locked", "--target", TRIPLE, "--manifest-path"]);
+    command.args(["build", "--release", "--target", TRIPLE, "--manifest-path"]);
     command.arg(workspace.root.join("fuzz/Cargo.toml")).arg("--target-dir").arg(&built);
     command.env("RUSTFLAGS", INSTRUMENTATION);
     step::run("build the fuzzer", &mut command)?;

@@ -4,7 +4,7 @@ use super::backend::Backend;
 use super::{LONGEST, MAX_ANSWER_BYTES};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use hyper::HeaderMap;
-use hyper::http::uri::PathAndQuery;
+use hyper::http::uri::{PathAndQuery, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 use tonic::client::Grpc;
@@ -38,8 +38,13 @@ async fn exchange(
         Status::unavailable(format!("{error}: {}", cause.unwrap_or_default()))
     };
     let scheme = if to.server.is_secure { "https" } else { "http" };
-    let url = format!("{scheme}://{}", to.server.authority());
-    let endpoint = Endpoint::from_shared(url).map_err(unreachable)?;
+    let authority = to.server.authority();
+    let origin = Uri::builder().scheme(scheme).authority(authority.as_str()).path_and_query("/");
+    let origin = origin.build().map_err(|error| Status::internal(error.to_string()))?;
+    // The backend's connection has TLS already. For an address with "https", tonic would begin TLS
+    // once more.
+    let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(unreachable)?;
+    let endpoint = endpoint.origin(origin);
     let backend = to.clone();
     let connector = tower::service_fn(move |_| {
         let backend = backend.clone();
