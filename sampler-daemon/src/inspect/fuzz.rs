@@ -19,7 +19,7 @@ pub fn notes(bytes: &[u8]) {
         let _ = notes::build_id(bytes, align);
         let _ = notes::is_go(bytes, align);
     }
-    let _ = usdt::note::probes(bytes).count();
+    let _ = usdt::count_notes(bytes);
 }
 
 /// Reads lines of `/proc/PID/maps` and of `/proc/PID/cgroup`.

@@ -215,5 +215,11 @@ fn base(elf: &Elf<'_>, sections: &[SectionHeader64<LE>]) -> Result<Option<u64>, 
     Ok(sections.iter().find(is_base).map(|section| section.sh_addr.get(LE)))
 }
 
+/// Number of notes of probes in a section, for the fuzzer.
+#[cfg(fuzzing)]
+pub(super) fn count_notes(section: &[u8]) -> usize {
+    note::probes(section).count()
+}
+
 #[cfg(test)]
 mod tests;
