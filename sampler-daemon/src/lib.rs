@@ -23,6 +23,7 @@ pub mod parser;
 pub mod pid_argument;
 pub mod pid_namespace;
 pub mod pipeline;
+mod regular_file;
 pub mod rpc;
 mod run_directory;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Files with secrets, which only their owner can read.
 
-use std::fs::File;
+use crate::regular_file::open_regular;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -27,12 +27,8 @@ pub fn read_public(path: &Path, what: &str) -> Result<String, String> {
 fn read(path: &Path, what: &str, is_secret: bool) -> Result<String, String> {
     let name = path.display();
     let failed = |error: std::io::Error| format!("read {what} {name}: {error}");
-    let mut file = File::open(path).map_err(failed)?;
-    let about = file.metadata().map_err(failed)?;
-    if !about.is_file() {
-        return Err(format!("read {what} {name}: is no regular file"));
-    }
-    let mode = about.permissions().mode() & 0o777;
+    let mut file = open_regular(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
     if is_secret && mode & 0o077 != 0 {
         return Err(format!(
             "read {what} {name}: others can read it, mode {mode:o} (chmod 600 {name})"

@@ -38,7 +38,6 @@ mod probes;
 pub mod process;
 pub mod processor;
 mod program;
-mod regular_file;
 pub mod runtime;
 pub mod spec;
 mod symbols;

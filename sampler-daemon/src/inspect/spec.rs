@@ -6,7 +6,7 @@
 mod glob;
 
 use super::family::{Entry, entry};
-use super::regular_file::open_regular;
+use crate::regular_file::open_regular;
 use sampler_common::wire::{MAX_ARGUMENTS, NONE, Role, Shape};
 use std::io::Read as _;
 use std::path::Path;

@@ -197,11 +197,10 @@ impl Worker {
             let is_known = profiled.allocators.iter().any(|known| known.identity == identity);
             // In an open window a new allocator is probed at once, else from the next window on.
             let is_later = self.config.windows.is_some() && !self.links.has_own(slot);
-            // A known allocator has lost its links if they could not be replaced.
-            let is_probed = match is_own {
-                true => self.config.windows.is_some() || self.links.has_own_in(slot, identity),
-                false => self.links.shared.mapped(identity),
-            };
+            // A known allocator has lost its links if they could not be replaced. Shared links are
+            // not made twice.
+            let is_probed =
+                is_own && (self.config.windows.is_some() || self.links.has_own_in(slot, identity));
             if is_known && is_probed {
                 continue;
             }
