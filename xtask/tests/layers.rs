@@ -116,8 +116,10 @@ const RULES: &[Rule] = &[
         why: "unsafe code is only at the kernel's boundary",
         words: &["unsafe"],
         searched: &["sampler-common", "sampler-daemon", "sampler-inject/src", "tests", "xtask/src"],
-        // A handler of SIGSYS answers the system calls that the parser may not make.
+        // A handler of SIGSYS answers the system calls that the parser may not make. The allocator's
+        // options are a C interface.
         allowed: &[
+            "sampler-daemon/src/bin/samplerd/allocator.rs",
             "sampler-daemon/src/bpf",
             "sampler-daemon/src/parser/trap.rs",
             "sampler-inject/src/kernel.rs",

@@ -42,6 +42,10 @@ impl Row {
         let at = match self.strata.binary_search_by_key(&stratum, |(of, _)| *of) {
             Ok(at) => at,
             Err(at) => {
+                // Most stacks have one stratum. There are many stacks.
+                if self.strata.is_empty() {
+                    self.strata.reserve_exact(1);
+                }
                 self.strata.insert(at, (stratum, RowMoments::default()));
                 at
             }

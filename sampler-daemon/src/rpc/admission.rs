@@ -1,8 +1,8 @@
 //! Which requests are answered, and how many large ones at a time.
 //!
 //! A profile of all stacks takes up to 100 MB from its assembly until its client has read it.
-//! So only a few are made at a time, and each keeps its place until the client has read it. Small
-//! answers (status, processes) never wait for large ones.
+//! So one is made at a time, and each keeps its place until the client has read it. Small answers
+//! (status, processes) never wait for large ones.
 
 use super::connection::{Client, Delivery};
 use crate::token::{Token, TokenError};
@@ -10,15 +10,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{Request, Response};
 use tower::{Layer, Service};
 
-/// Large answers that are made or read at a time.
+/// Large answers that are made or read at a time. While one client reads slowly, another has an
+/// answer.
 const MAX_LARGE_ANSWERS: usize = 2;
+/// Large answers that are made at a time. An answer takes most memory while it is made, since its
+/// stacks are then in several forms.
+const MAX_MAKING: usize = 1;
 /// Requests for large answers that wait for their turn. Further ones are refused.
 const MAX_WAITING: usize = 64;
 /// Streams (`WatchProfile`, `StreamSamples`) at a time. Further ones are refused.
@@ -30,6 +34,7 @@ const LARGE: [&str; 4] = ["/GetProfile", "/GetLifetimes", "/GetLeaks", "/Compare
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     large: Arc<Semaphore>,
+    making: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     streams: Arc<Semaphore>,
 }
@@ -38,25 +43,28 @@ impl Places {
     pub(super) fn new() -> Places {
         Places {
             large: Arc::new(Semaphore::new(MAX_LARGE_ANSWERS)),
+            making: Arc::new(Semaphore::new(MAX_MAKING)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         }
     }
 
-    /// A place for one large answer, as soon as one is free.
+    /// A place for one large answer, as soon as one is free, and the right to make the answer.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` if too many requests wait.
-    pub(super) async fn large_answer(&self) -> Result<OwnedSemaphorePermit, Status> {
+    pub(super) async fn large_answer(&self) -> Result<LargePlace, Status> {
         let waiting = Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!(
                 "{MAX_WAITING} profiles are asked for at a time (ask again later)"
             ))
         })?;
-        let place = Arc::clone(&self.large).acquire_owned().await;
+        // The semaphores are never closed.
+        let closed = |closed: AcquireError| Status::internal(closed.to_string());
+        let place = Arc::clone(&self.large).acquire_owned().await.map_err(closed)?;
+        let making = Arc::clone(&self.making).acquire_owned().await.map_err(closed)?;
         drop(waiting);
-        // The semaphore is never closed.
-        place.map_err(|closed| Status::internal(closed.to_string()))
+        Ok(LargePlace { place, making })
     }
 
     /// A place for a stream.
@@ -70,6 +78,12 @@ impl Places {
             ))
         })
     }
+}
+
+/// A place for an answer that is not made yet.
+pub(super) struct LargePlace {
+    place: OwnedSemaphorePermit,
+    making: OwnedSemaphorePermit,
 }
 
 /// Admits requests: adds [`Admission`] to a server.
@@ -170,8 +184,10 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// The state of an answer that is made already.
-    pub(super) fn new(client: Client, place: OwnedSemaphorePermit) -> Unread {
+    /// The state of an answer that is made already. The next answer can be made.
+    pub(super) fn new(client: Client, place: LargePlace) -> Unread {
+        let LargePlace { place, making } = place;
+        drop(making);
         Unread { client, place: Some(place), delivery: None }
     }
 

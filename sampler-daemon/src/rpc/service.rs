@@ -181,7 +181,7 @@ impl Sampler for Service {
         wire: Request<v1::GetProfileRequest>,
     ) -> Result<Response<v1::Profile>, Status> {
         let profile = self.profile(request(wire.into_inner())?).await?;
-        Ok(Response::new(convert::to_wire(&profile)))
+        Ok(Response::new(convert::to_wire(profile)))
     }
 
     async fn get_lifetimes(

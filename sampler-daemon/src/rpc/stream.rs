@@ -73,7 +73,7 @@ impl Watch {
     async fn make(&mut self) -> Result<v1::Profile, Status> {
         let place = self.service.places.large_answer().await?;
         let profile = self.service.profile(self.request.clone()).await?;
-        let profile = convert::to_wire(&profile);
+        let profile = convert::to_wire(profile);
         let unread = self.unread.insert(Unread::new(self.client.clone(), place));
         unread.hand_over();
         Ok(profile)

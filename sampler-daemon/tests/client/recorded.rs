@@ -132,7 +132,7 @@ pub(crate) fn answer(request: &GetProfileRequest) -> Result<v1::Profile, Status>
     {
         return Err(Status::invalid_argument(format!("pid {STRIDE_PID}: {error}")));
     }
-    Ok(to_wire(&profile(&ProfileQuestion {
+    Ok(to_wire(profile(&ProfileQuestion {
         kind,
         strategy,
         estimator,

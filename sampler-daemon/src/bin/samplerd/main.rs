@@ -1,5 +1,6 @@
 //! samplerd: profiles the allocations of running processes and serves the profiles over gRPC.
 
+mod allocator;
 mod api;
 mod args;
 mod debuginfod;
@@ -16,11 +17,8 @@ use sampler_daemon::{debuginfod as fetcher, parser};
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// With its own allocator, the daemon's allocations never hit the probes on libc.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    allocator::give_back_at_once();
     // The first three are for samplerd alone, so that no help text names them.
     let verb = std::env::args_os().nth(1).unwrap_or_default();
     let result = if verb == guardian::VERB {

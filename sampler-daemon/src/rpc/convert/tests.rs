@@ -11,7 +11,7 @@ proptest! {
 
     #[test]
     fn profiles_arrive_as_sent(profile in any::profile()) {
-        let bytes = to_wire(&profile).encode_to_vec();
+        let bytes = to_wire(profile.clone()).encode_to_vec();
         let arrived = from_wire(v1::Profile::decode(&bytes[..]).unwrap());
         prop_assert_eq!(arrived, Ok(profile));
     }
@@ -22,7 +22,7 @@ proptest! {
         profile in any::profile(),
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
-        let mut bytes = to_wire(&profile).encode_to_vec();
+        let mut bytes = to_wire(profile.clone()).encode_to_vec();
         for (at, byte) in damage {
             let at = at.index(bytes.len());
             bytes[at] = byte;

@@ -10,8 +10,11 @@ use sampler_common::profile::{
 };
 use std::collections::HashMap;
 
-/// The protocol's form of a profile.
-pub fn to_wire(profile: &Profile) -> v1::Profile {
+/// The protocol's form of a profile. Each stack is freed when it is converted: a profile of all
+/// stacks may need tens of megabytes.
+pub fn to_wire(mut profile: Profile) -> v1::Profile {
+    let stacks = std::mem::take(&mut profile.stacks);
+    let stacks = stacks.into_iter().map(|of| stack(&of)).collect();
     let mut strings = Strings::default();
     strings.index("");
     let mappings = profile.mappings.iter().map(|mapping| v1::Mapping {
@@ -37,7 +40,7 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         strings: strings.strings.into_iter().map(str::to_owned).collect(),
         mappings: mappings.collect(),
         locations,
-        stacks: profile.stacks.iter().map(stack).collect(),
+        stacks,
         stacks_total: profile.stacks_total,
         notes: profile.notes.iter().map(Note::to_string).collect(),
         estimator: profile.estimator_name().to_owned(),
