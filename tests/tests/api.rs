@@ -5,6 +5,7 @@ use sampler_tests::child::Child;
 use sampler_tests::client::{Answers, Client};
 use sampler_tests::{Daemon, Workload, breakpoints, build, wait};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::Path;
 use std::process::Command;
@@ -199,6 +200,30 @@ async fn profiles_are_watched() -> Result<()> {
         Err(_) => true,
     };
     ensure!(refused, "a period of 1 ms must be refused");
+    daemon.stop()
+}
+
+#[tokio::test]
+async fn watchers_of_one_question_share_profiles() -> Result<()> {
+    let (_workload, daemon) = ticking(&[])?;
+    let client = learnt(&daemon).await?;
+    let watch = |kind: &str| json!({"profile": {"kind": kind}, "period_ms": 500});
+    let mut streams = Vec::new();
+    for kind in ["KIND_ALLOC", "KIND_ALLOC", "KIND_LIVE"] {
+        streams.push(client.stream(SERVICE, "WatchProfile", watch(kind)).await?);
+    }
+    // The time at which a profile was made identifies it.
+    let mut times = [const { BTreeSet::new() }; 3];
+    soon("three shared profiles", async {
+        while times[0].intersection(&times[1]).count() < 3 {
+            for (stream, times) in streams.iter_mut().zip(&mut times) {
+                times.insert(number(&next("profiles", stream).await?["time_unix_ns"])?);
+            }
+        }
+        Ok(())
+    })
+    .await?;
+    ensure!(times[2].is_disjoint(&times[0]), "a profile of another kind: {times:?}");
     daemon.stop()
 }
 

@@ -21,4 +21,5 @@ mod reports;
 mod select;
 pub mod serve;
 mod service;
+mod shared_answers;
 mod stream;

@@ -2,6 +2,7 @@
 
 use super::admission::Places;
 use super::connection::Client;
+use super::shared_answers::SharedAnswers;
 use super::v1::sampler_server::Sampler;
 use super::{compare, convert, plan, reports, select, stream, v1};
 use crate::export::Exports;
@@ -28,6 +29,7 @@ pub(super) struct Service {
     names: Names,
     exports: Exports,
     pub(super) places: Places,
+    pub(super) shared: SharedAnswers,
 }
 
 impl Service {
@@ -37,7 +39,7 @@ impl Service {
         exports: Exports,
         places: Places,
     ) -> Service {
-        Service { profiler, names, exports, places }
+        Service { profiler, names, exports, places, shared: SharedAnswers::new() }
     }
 
     /// A profile with names.
@@ -234,8 +236,8 @@ impl Sampler for Service {
                 SHORTEST_PERIOD.as_millis()
             )));
         }
-        let request = request(wire.profile.unwrap_or_default())?;
-        Ok(Response::new(stream::profiles(self.clone(), client, request, period)?))
+        let question = wire.profile.unwrap_or_default();
+        Ok(Response::new(stream::profiles(self.clone(), client, question, period)?))
     }
 
     async fn compare(

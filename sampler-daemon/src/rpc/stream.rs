@@ -2,7 +2,8 @@
 
 use super::admission::Unread;
 use super::connection::Client;
-use super::service::Service;
+use super::service::{Service, request};
+use super::shared_answers::SharingStream;
 use super::{convert, v1};
 use crate::pipeline::{Names, ProfileRequest, Profiler, SampleEvent};
 use crate::store::Selector;
@@ -12,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -29,18 +30,18 @@ pub(super) type Samples = ReceiverStream<Result<v1::Sample, Status>>;
 /// last one.
 ///
 /// # Errors
-/// If too many streams are open.
+/// If the question is refused, or too many streams are open.
 pub(super) fn profiles(
     service: Service,
     client: Client,
-    request: ProfileRequest,
+    question: v1::GetProfileRequest,
     period: Duration,
 ) -> Result<Profiles, Status> {
+    let sharing = service.shared.stream(&question, period);
+    let request = request(question)?;
     let place = service.places.stream()?;
-    let mut ticks = interval(period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (unread, has_failed) = (None, false);
-    let watch = Watch { service, client, request, ticks, unread, has_failed, _place: place };
+    let watch = Watch { service, client, request, sharing, unread, has_failed, _place: place };
     Ok(Box::pin(unfold(watch, Watch::next)))
 }
 
@@ -49,7 +50,7 @@ struct Watch {
     service: Service,
     client: Client,
     request: ProfileRequest,
-    ticks: Interval,
+    sharing: SharingStream,
     /// The place of the last profile, which the connection has, but may not have sent.
     unread: Option<Unread>,
     has_failed: bool,
@@ -64,16 +65,26 @@ impl Watch {
         if self.has_failed {
             return None;
         }
-        self.ticks.tick().await;
-        let profile = self.make().await;
+        let due = self.sharing.tick().await;
+        let profile = self.make(due).await;
         self.has_failed = profile.is_err();
         Some((profile, self))
     }
 
-    async fn make(&mut self) -> Result<v1::Profile, Status> {
+    /// A profile that is not older than `due`.
+    async fn make(&mut self, due: Instant) -> Result<v1::Profile, Status> {
         let place = self.service.places.large_answer().await?;
-        let profile = self.service.profile(self.request.clone()).await?;
-        let profile = convert::to_wire(profile);
+        // Nobody else makes a profile now.
+        let profile = match self.sharing.shared(due) {
+            Some(profile) => profile,
+            None => {
+                let begun = Instant::now();
+                let profile = self.service.profile(self.request.clone()).await?;
+                let profile = convert::to_wire(profile);
+                self.sharing.share(begun, &profile);
+                profile
+            }
+        };
         let unread = self.unread.insert(Unread::new(self.client.clone(), place));
         unread.hand_over();
         Ok(profile)

@@ -132,12 +132,5 @@ pub(crate) fn answer(request: &GetProfileRequest) -> Result<v1::Profile, Status>
     {
         return Err(Status::invalid_argument(format!("pid {STRIDE_PID}: {error}")));
     }
-    Ok(to_wire(profile(&ProfileQuestion {
-        kind,
-        strategy,
-        estimator,
-        confidence,
-        top,
-        functions,
-    })))
+    Ok(to_wire(profile(&ProfileQuestion { kind, strategy, estimator, confidence, top, functions })))
 }
