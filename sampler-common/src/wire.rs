@@ -183,13 +183,13 @@ pub struct ProcessConfig {
     pub external_second: u64,
     /// Samples that the process has taken by itself and sent in `external_second`.
     pub external_sent: u64,
-    /// Words of the designs that the daemon wants. `designs` are equal to them, or braked
-    /// ([`crate::sampling::brake`]).
+    /// Words of the designs that the daemon wants. `designs` are equal to them, or at
+    /// lower rates ([`crate::sampling::ring_pressure`]).
     pub wanted: [u64; CLASSES],
-    /// Bit n: level n of the brake has been in force since the daemon last read this field.
+    /// Bit n: ring level n has been in force since the daemon last read this field.
     pub levels: u64,
-    /// How often the brake has raised the interval of a size class in this use of the slot.
-    pub braked: u64,
+    /// How often ring pressure has raised the interval of a size class in this use of the slot.
+    pub ring_raises: u64,
     /// Other than 0: no block enters the live set, since some ends would be missed.
     pub holds_nothing: u64,
     /// Padding to the next cache line.

@@ -46,14 +46,14 @@ fn simulate(
     let mut tallies = vec![Tally::default(); rows_of.len()];
     for _ in 0..RUNS {
         let (rows, reference) = program.run(&empty, &mut random);
-        let blind = Reference { epochs: BTreeMap::new(), ..reference.clone() };
+        let no_epochs = Reference { epochs: BTreeMap::new(), ..reference.clone() };
         for (stacks, tally) in rows_of.iter().zip(&mut tallies) {
             let mut row = Row::default();
             stacks.iter().for_each(|stack| row.add(&rows[*stack]));
             let truth = program.truth(stacks);
             let made =
                 |reference| quantities(&of_row(&row, reference, estimator, Confidence::DEFAULT));
-            let (with, without) = (made(&reference), made(&blind));
+            let (with, without) = (made(&reference), made(&no_epochs));
             for (quantity, truth) in truth.into_iter().enumerate() {
                 let misses = |of: &Estimate| {
                     u32::from(of.low > truth * (1.0 + 1e-9) || truth > of.high * (1.0 + 1e-9))
@@ -125,12 +125,12 @@ fn a_constant_rate_gives_the_estimates_without_epochs() {
             let mut empty = program.reference();
             empty.epochs.values_mut().for_each(|epochs| epochs.truncate(1));
             let (rows, reference) = program.run(&empty, &mut SplitMix(SEED));
-            let blind = Reference { epochs: BTreeMap::new(), ..reference.clone() };
+            let no_epochs = Reference { epochs: BTreeMap::new(), ..reference.clone() };
             let rows =
                 rows.iter().chain([&reference.row(), &Row::default()]).cloned().collect::<Vec<_>>();
             for row in rows {
                 let made = |of| of_row(&row, of, estimator, Confidence::DEFAULT);
-                assert_eq!(made(&reference), made(&blind), "{strategy:?} {estimator:?}");
+                assert_eq!(made(&reference), made(&no_epochs), "{strategy:?} {estimator:?}");
             }
         }
     }
@@ -150,7 +150,7 @@ fn room_is_bounded_by_bytes_at_the_long_interval() {
         thinned: false,
     };
     let (_, reference) = program.run(&program.reference(), &mut SplitMix(SEED));
-    let blind = Reference { epochs: BTreeMap::new(), ..reference.clone() };
+    let no_epochs = Reference { epochs: BTreeMap::new(), ..reference.clone() };
     let high = |of: &Reference| {
         of_row(&Row::default(), of, Estimator::Weighted, Confidence::DEFAULT).alloc_space.high
     };
@@ -160,8 +160,8 @@ fn room_is_bounded_by_bytes_at_the_long_interval() {
     let expected = 1048576.0 + 65536.0 * (budget - 1.0 / 16.0);
     assert!((high(&reference) / expected - 1.0).abs() < 1e-4, "{} {expected}", high(&reference));
     assert!(
-        (high(&blind) / (budget * SHORT_LONG[1] as f64) - 1.0).abs() < 1e-4,
+        (high(&no_epochs) / (budget * SHORT_LONG[1] as f64) - 1.0).abs() < 1e-4,
         "{}",
-        high(&blind)
+        high(&no_epochs)
     );
 }

@@ -4,7 +4,7 @@
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
 use crate::{
-    brake, alloc_entry_only, filter, hits, live, mapping, maps, record, returns, settings, arguments, target,
+    alloc_entry_only, filter, hits, live, mapping, maps, record, returns, ring_pressure, settings, arguments, target,
     window_gate,
 };
 use aya_ebpf::bindings::{BPF_EXIST, BPF_NOEXIST};
@@ -254,7 +254,7 @@ fn charge(call: &Call, request: Request, charged: &Charged) -> u32 {
     }
     let word = if hits == 0 { 0 } else { design.word() };
     if hits != 0 {
-        brake::look(request.slot, class as u32);
+        ring_pressure::apply(request.slot, class as u32);
     }
     let sampled = Sampled { design: call.unknown(word), hits, offset: call.unknown(offset) };
     follow(call, &request, process, totals, sampled)

@@ -8,7 +8,7 @@ use crate::alloc_entry::{SKIP, class_index, tally};
 use crate::atomic::{KernelRandom, MapCell};
 use crate::record::Sampled;
 use crate::registers::{Call, Frame};
-use crate::{brake, alloc_return, hits, live, maps, record, arguments, target, window_gate};
+use crate::{alloc_return, hits, live, maps, record, ring_pressure, arguments, target, window_gate};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
@@ -58,7 +58,7 @@ fn charge(call: &Call, slot: u32, totals: *mut ProcessTotals, size: u64) {
     else {
         return;
     };
-    brake::look(slot, class as u32);
+    ring_pressure::apply(slot, class as u32);
     // Always 0: code has no such addresses. The verifier does not know that, and checks the
     // following code once.
     let unknown = call.ip() >> 63;

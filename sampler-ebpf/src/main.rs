@@ -21,7 +21,7 @@
 
 mod alloc_entry;
 mod atomic;
-mod brake;
+mod ring_pressure;
 mod alloc_return;
 mod alloc_entry_only;
 mod event;

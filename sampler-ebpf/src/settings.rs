@@ -71,5 +71,5 @@ settings! {
     /// 1: allocations are recorded in windows only.
     windows: WINDOW_GATES = 0;
     /// Size of the ring for back-pressure; 0: no back-pressure.
-    brake_ring_bytes: BRAKE_RING_BYTES = 0;
+    pressure_ring_bytes: PRESSURE_RING_BYTES = 0;
 }

@@ -175,11 +175,11 @@ fn operators(daemon: &Daemon, workload: &Workload, profile: &Profile, truth: &Tr
     let whole = profile.stacks_of("by_throwing").all(|stack| stack.contains("main"));
     ensure!(whole, "{}", profile.folded());
     let process = shown(daemon, workload.pid())?;
-    let blind = process["blind"].to_string();
+    let blind_spots = process["blind"].to_string();
     let is_held = row.inuse_space.sum == throwing.live.bytes as f64;
-    let is_said = blind.contains("operator new may throw");
-    ensure!(is_held != is_said, "held {} and said {blind}", row.inuse_space.sum);
-    ensure!(is_said || row.inuse_space.samples > 0, "{blind}");
+    let is_said = blind_spots.contains("operator new may throw");
+    ensure!(is_held != is_said, "held {} and said {blind_spots}", row.inuse_space.sum);
+    ensure!(is_said || row.inuse_space.samples > 0, "{blind_spots}");
     Ok(())
 }
 

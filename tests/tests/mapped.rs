@@ -185,8 +185,8 @@ fn every_format_prints_mappings_or_says_why_not() -> Result<()> {
 fn disabled_mappings_are_reported() -> Result<()> {
     let mut workload = Workload::start("mapped.c", &["all"])?;
     let daemon = Daemon::start(&[workload.pid()], &["--no-mappings"])?;
-    let blind = daemon.status()?["blind"].to_string();
-    ensure!(blind.contains("--no-mappings"), "{blind}");
+    let blind_spots = daemon.status()?["blind"].to_string();
+    ensure!(blind_spots.contains("--no-mappings"), "{blind_spots}");
     let refused = daemon.sampler(&["profile", "--kind", "mapped"])?;
     let error = &refused.stderr;
     ensure!(refused.status.code() == Some(1) && error.contains("--no-mappings"), "{error}");

@@ -106,7 +106,7 @@ fn recovers(daemon: &Daemon, workload: &Workload, interval: u64) -> Result<Value
     })
 }
 
-/// The daemon reads nothing until the storm is over. The kernel's brake alone keeps the ring from
+/// The daemon reads nothing until the storm is over. Ring pressure alone keeps the ring from
 /// filling.
 #[test]
 fn a_storm_does_not_fill_the_ring_of_a_stopped_daemon() -> Result<()> {
@@ -128,8 +128,11 @@ fn a_storm_does_not_fill_the_ring_of_a_stopped_daemon() -> Result<()> {
 
     let pressure = recovers(&daemon, &noisy, 1)?;
     println!("{pressure}");
-    ensure!(pressure["ring_raises"].as_u64() > Some(0), "no brake: {pressure}");
-    ensure!(pressure["ring_factor"].as_f64() >= Some(16.0), "hardly a brake: {pressure}");
+    ensure!(pressure["ring_raises"].as_u64() > Some(0), "no ring pressure:  {pressure}");
+    ensure!(
+        pressure["ring_factor"].as_f64() >= Some(16.0),
+        "hardly any ring pressure:  {pressure}"
+    );
     ensure!(sampling(&daemon, &quiet)?["pressure"].is_null(), "the quiet one is pressed");
     noisy.go()?;
     noisy.truth()?;
@@ -140,8 +143,8 @@ fn a_storm_does_not_fill_the_ring_of_a_stopped_daemon() -> Result<()> {
     daemon.stop()
 }
 
-/// Rings that are too small for a brake of many levels. Samples without room are lost with their
-/// size, and no interval is too narrow.
+/// Rings that are too small for many levels of ring pressure. Samples without room are lost with
+/// their size, and no interval is too narrow.
 #[test]
 fn estimates_with_small_rings_cover_the_truth() -> Result<()> {
     for ring in ["64KiB", "1MiB", "4MiB"] {

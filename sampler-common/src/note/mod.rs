@@ -4,7 +4,7 @@
 //! The code that finds a limit only names it. The sentence is made where a profile is shown or
 //! sent.
 
-mod blind;
+mod blind_spot;
 mod focus;
 mod growth;
 mod loss;
@@ -17,7 +17,7 @@ mod reason;
 mod unnamed_code;
 mod windows;
 
-pub use blind::Blind;
+pub use blind_spot::BlindSpot;
 pub use focus::Focus;
 pub use growth::Growth;
 pub use loss::Loss;

@@ -51,7 +51,7 @@ mod tests {
         let text = |count: usize, place: &str| {
             let all = [(2, "py"), (3, "py"), (4, ""), (5, "py")];
             let examples = all.iter().take(count).map(|(pid, comm)| (*pid, (*comm).to_owned()));
-            let (reason, place) = (Reason::Blind("arenas".into()), place.to_owned());
+            let (reason, place) = (Reason::BlindSpot("arenas".into()), place.to_owned());
             Processes { reason, count: count as u64, examples: examples.collect(), place }
                 .to_string()
         };

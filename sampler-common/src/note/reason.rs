@@ -46,7 +46,7 @@ pub enum Reason {
     /// The process has called no function that is probed.
     Uncalled,
     /// A part of the process is not seen, for this reason.
-    Blind(String),
+    BlindSpot(String),
 }
 
 impl fmt::Display for Reason {
@@ -103,7 +103,7 @@ impl fmt::Display for Reason {
                 f,
                 "it called no function that is probed: it allocated nothing, or in ways that are not seen (as static programs without symbols do)"
             ),
-            Reason::Blind(why) => f.write_str(why),
+            Reason::BlindSpot(why) => f.write_str(why),
         }
     }
 }

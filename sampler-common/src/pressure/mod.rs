@@ -10,8 +10,8 @@
 //!
 //! A sample counts for as many samples as would come at the current rate: the probability that it
 //! would be sampled now, divided by the probability with which it was sampled. So samples that are
-//! still in the ring buffer from before the raise do not raise again. Samples that the kernel's own
-//! brake ([`crate::sampling::brake`]) has held back count as if they had come.
+//! still in the ring buffer from before the raise do not raise again. Samples that ring
+//! pressure ([`crate::sampling::ring_pressure`]) has held back count as if they had come.
 //!
 //! The decisions depend on past samples and act on later calls, each of which is weighted by its
 //! own probability: estimates stay unbiased.

@@ -3,7 +3,6 @@
 #[cfg(feature = "std")]
 pub mod adaptive;
 mod bits;
-pub mod brake;
 pub mod class;
 pub mod countdown;
 pub mod decide;
@@ -12,6 +11,7 @@ pub mod draw;
 pub mod external;
 pub mod product;
 pub mod rate;
+pub mod ring_pressure;
 pub mod strategy;
 pub mod token_bucket;
 #[cfg(feature = "std")]

@@ -22,7 +22,7 @@
 //! is biased.
 
 use super::Rate;
-use super::brake::MAX_LEVEL;
+use super::ring_pressure::MAX_LEVEL;
 
 /// The size of the bucket, nanoseconds of the limit.
 pub const BURST_NS: u64 = 500_000_000;
@@ -62,8 +62,8 @@ pub const fn level(until_ns: u64, now_ns: u64, period_ns: u64) -> u32 {
     if level > MAX_LEVEL as u64 { MAX_LEVEL } else { level as u32 }
 }
 
-/// The rate at a level. Unlike the brake's rate it has no bound: a limit is kept, however large the
-/// flood is.
+/// The rate at a level. Unlike ring pressure's rate it has no bound: a limit is kept, however large
+/// the flood is.
 pub const fn rate(asked: Rate, level: u32) -> Rate {
     asked.halved_times(level)
 }

@@ -74,7 +74,7 @@ pub struct Settings {
     /// is gone.
     pub tasks: Option<TaskOffsets>,
     /// Whether the kernel side samples a process more rarely while its records fill the ring.
-    pub brake: bool,
+    pub ring_pressure: bool,
     /// The budget of windows, if allocations are recorded in windows only.
     pub windows: Option<Budget>,
 }
@@ -270,7 +270,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     // admitted.
     let live_step = (u64::from(settings.max_live).saturating_sub(live_high) / 16).max(1);
     let shared_ring_bytes = if settings.shares { u64::from(settings.ring_bytes) } else { 0 };
-    let brake_ring_bytes = if settings.brake { u64::from(settings.ring_bytes) } else { 0 };
+    let pressure_ring_bytes =
+        if settings.ring_pressure { u64::from(settings.ring_bytes) } else { 0 };
     let wake_bytes = u64::from(settings.ring_bytes / 8);
     let of_task = |offset: fn(TaskOffsets) -> u32| settings.tasks.map_or(0, offset).into();
     let (task_pid, task_tgid): (u64, u64) = (of_task(|of| of.pid), of_task(|of| of.tgid));
@@ -296,7 +297,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("LIVE_STEP", &live_step, true)
         .override_global("SHARED_RING_BYTES", &shared_ring_bytes, true)
         .override_global("WINDOW_GATES", &u64::from(settings.windows.is_some()), true)
-        .override_global("BRAKE_RING_BYTES", &brake_ring_bytes, true)
+        .override_global("PRESSURE_RING_BYTES", &pressure_ring_bytes, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
         .override_global("EVERYONE", &u64::from(settings.everyone), true)
         .override_global("PID_NAMESPACE", &settings.pid_namespace.unwrap_or(0), true)

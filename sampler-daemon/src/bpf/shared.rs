@@ -52,7 +52,7 @@ impl ProcessSlots {
     }
 
     /// Releases the slot's back-pressure.
-    pub fn release_brake(&mut self, slot: u32) {
+    pub fn release_ring_pressure(&mut self, slot: u32) {
         for class in 0..CLASSES {
             let wanted = self.word(slot, offset_of!(ProcessConfig, wanted) + class * 8);
             let in_force = self.word(slot, offset_of!(ProcessConfig, designs) + class * 8);
@@ -62,14 +62,14 @@ impl ProcessSlots {
 
     /// Returns the highest level of the slot's back-pressure since the last call, or since the slot
     /// was prepared.
-    pub fn take_brake_level(&mut self, slot: u32) -> u32 {
+    pub fn take_ring_level(&mut self, slot: u32) -> u32 {
         let levels = self.word(slot, offset_of!(ProcessConfig, levels)).swap(0, SeqCst);
         levels.checked_ilog2().unwrap_or(0)
     }
 
     /// How often back-pressure has raised an interval of the slot.
-    pub fn braked(&self, slot: u32) -> u64 {
-        self.word(slot, offset_of!(ProcessConfig, braked)).load(SeqCst)
+    pub fn ring_raises(&self, slot: u32) -> u64 {
+        self.word(slot, offset_of!(ProcessConfig, ring_raises)).load(SeqCst)
     }
 
     /// Sets whether no block of the slot enters the live set. That is needed where some frees would
@@ -131,7 +131,7 @@ impl ProcessSlots {
     /// new generation.
     pub fn renew(&mut self, slot: u32) -> u32 {
         self.word(slot, offset_of!(ProcessConfig, levels)).store(0, SeqCst);
-        self.word(slot, offset_of!(ProcessConfig, braked)).store(0, SeqCst);
+        self.word(slot, offset_of!(ProcessConfig, ring_raises)).store(0, SeqCst);
         let offset = Self::offset(slot, offset_of!(ProcessConfig, generation));
         let generation = self.memory.atomic_u32(offset).fetch_add(1, SeqCst) + 1;
         if let Some(begun) = self.begun.get(slot as usize) {

@@ -12,7 +12,7 @@ use super::probes::Probes;
 use super::spec::Spec;
 use super::symbols::Symbol;
 use super::usdt::Usdt;
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -65,8 +65,8 @@ impl Contents {
     /// Reads the file, which is at `path` in the process.
     ///
     /// # Errors
-    /// If reading fails. A file that was read but is malformed is an entry of [`Contents::blind`],
-    /// not an error.
+    /// If reading fails. A file that was read but is malformed is an entry of
+    /// [`Contents::blind_spots`], not an error.
     pub(super) fn read(
         file: &File,
         path: &str,
@@ -254,7 +254,7 @@ impl Contents {
     }
 
     /// The allocations that are not seen because of this file at `path`.
-    pub(super) fn blind(&self, path: &str) -> Vec<Blind> {
+    pub(super) fn blind_spots(&self, path: &str) -> Vec<BlindSpot> {
         let unseen = "allocations that it serves are not seen";
         let gap = self.gap.as_ref().map(|gap| match gap {
             Gap::Unknown => {
@@ -281,7 +281,7 @@ impl Contents {
         });
         let skipped = self.skipped.iter().map(|why| format!("{why}: not probed"));
         let all = gap.into_iter().chain(unnamed).chain(inlined).chain(skipped);
-        all.map(|why| Blind::at(path, why)).collect()
+        all.map(|why| BlindSpot::at(path, why)).collect()
     }
 }
 

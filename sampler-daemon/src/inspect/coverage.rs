@@ -4,20 +4,20 @@
 
 use super::environment::variable;
 use super::program;
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 
 /// A runtime with a heap of its own.
 struct Runtime {
     /// Beginnings of the file names of its executable or library.
     files: &'static [&'static str],
     /// What is not seen.
-    blind: &'static str,
+    blind_spot: &'static str,
 }
 
 const RUNTIMES: &[Runtime] = &[
     Runtime {
         files: &["libjvm.so", "libj9vm"],
-        blind: "the Java heap is mapped by the JVM: only what native code allocates is seen",
+        blind_spot: "the Java heap is mapped by the JVM: only what native code allocates is seen",
     },
     Runtime {
         files: &[
@@ -30,19 +30,19 @@ const RUNTIMES: &[Runtime] = &[
             "chromium",
             "electron",
         ],
-        blind: "JavaScript objects live in V8's own heap: only what native code allocates is seen",
+        blind_spot: "JavaScript objects live in V8's own heap: only what native code allocates is seen",
     },
     Runtime {
         files: &["libcoreclr.so", "libclrgc.so", "libmono"],
-        blind: "the .NET heap is mapped by its runtime: only what native code allocates is seen",
+        blind_spot: "the .NET heap is mapped by its runtime: only what native code allocates is seen",
     },
     Runtime {
         files: &["php", "libphp"],
-        blind: "PHP values live in chunks that PHP maps: only what native code allocates is seen (USE_ZEND_ALLOC=0 shows them)",
+        blind_spot: "PHP values live in chunks that PHP maps: only what native code allocates is seen (USE_ZEND_ALLOC=0 shows them)",
     },
     Runtime {
         files: &["beam.smp"],
-        blind: "Erlang terms live in carriers that the BEAM maps: only what is above their size is seen",
+        blind_spot: "Erlang terms live in carriers that the BEAM maps: only what is above their size is seen",
     },
 ];
 /// Python's small objects, unless Python is set to use malloc.
@@ -50,17 +50,21 @@ const PYTHON: &str = "Python's objects up to 512 bytes live in arenas that it ma
 const THIRTY_TWO_BIT: &str = "a 32-bit process: only 64-bit ones can be probed";
 
 /// Completes the blind spots of process `pid`, which has code mapped from the files at `paths`.
-pub(super) fn complete<'a>(pid: u32, paths: impl Iterator<Item = &'a str>, blind: &mut Vec<Blind>) {
+pub(super) fn complete<'a>(
+    pid: u32,
+    paths: impl Iterator<Item = &'a str>,
+    blind_spots: &mut Vec<BlindSpot>,
+) {
     let paths: Vec<&str> = paths.collect();
     // Every file that could not be read or has no malloc has a line already. In a 32-bit process,
     // one line replaces them all.
-    if !blind.is_empty() && program::is_32_bit(pid).unwrap_or(false) {
-        *blind = vec![THIRTY_TWO_BIT.into()];
+    if !blind_spots.is_empty() && program::is_32_bit(pid).unwrap_or(false) {
+        *blind_spots = vec![THIRTY_TWO_BIT.into()];
         return;
     }
-    blind.extend(runtimes(&paths).map(Blind::from));
+    blind_spots.extend(runtimes(&paths).map(BlindSpot::from));
     if is_python(&paths) && !has_plain_python_malloc(pid) {
-        blind.push(PYTHON.into());
+        blind_spots.push(PYTHON.into());
     }
 }
 
@@ -72,7 +76,7 @@ fn runtimes<'a>(paths: &'a [&'a str]) -> impl Iterator<Item = &'static str> + 'a
     let is_there = |runtime: &&Runtime| {
         names(paths).any(|name| runtime.files.iter().any(|file| is_named(name, file)))
     };
-    RUNTIMES.iter().filter(is_there).map(|runtime| runtime.blind)
+    RUNTIMES.iter().filter(is_there).map(|runtime| runtime.blind_spot)
 }
 
 /// Whether the name is the file's, perhaps with a version: `php8.2` and `libjvm.so` are, `phpize`
@@ -122,8 +126,8 @@ mod tests {
     #[test]
     fn a_process_without_a_runtime_gets_no_reason() {
         let own = std::env::current_exe().unwrap();
-        let mut blind = vec!["something else".into()];
-        complete(std::process::id(), [own.to_str().unwrap()].into_iter(), &mut blind);
-        assert_eq!(blind, ["something else".into()]);
+        let mut blind_spots = vec!["something else".into()];
+        complete(std::process::id(), [own.to_str().unwrap()].into_iter(), &mut blind_spots);
+        assert_eq!(blind_spots, ["something else".into()]);
     }
 }

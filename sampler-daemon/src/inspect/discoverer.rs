@@ -17,7 +17,7 @@ use super::preloaded::Preloaded;
 use super::spec::{self, Spec};
 use super::usdt::Usdt;
 use crate::regular_file::open_regular;
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -106,7 +106,7 @@ impl Discoverer {
     ///
     /// # Errors
     /// If the mappings of the process cannot be read, or the process has none (any more). A file
-    /// that cannot be read is an entry of [`Discovery::blind`], not an error.
+    /// that cannot be read is an entry of [`Discovery::blind_spots`], not an error.
     pub fn discover(&mut self, pid: u32) -> io::Result<Discovery> {
         self.discover_in_mappings(pid, &mappings::read_some(pid)?)
     }
@@ -129,7 +129,7 @@ impl Discoverer {
         let left_out = drop_middle_files(&mut files);
         if left_out > 0 {
             let why = format!("{left_out} of its files with code are not searched: too many");
-            discovery.blind.push(why.into());
+            discovery.blind_spots.push(why.into());
             discovery.has_unseen_allocations = true;
         }
         for (mapping, path) in files.iter().copied() {
@@ -149,9 +149,9 @@ impl Discoverer {
             let now = mappings::read_some(pid)?;
             unopened.retain(|(mapping, _)| now.contains(mapping));
         }
-        let not_searched = |(_, error)| Blind::from(format!("{error}: not searched"));
+        let not_searched = |(_, error)| BlindSpot::from(format!("{error}: not searched"));
         discovery.has_unseen_allocations |= !unopened.is_empty();
-        discovery.blind.extend(unopened.into_iter().map(not_searched));
+        discovery.blind_spots.extend(unopened.into_iter().map(not_searched));
         self.leave_movable(&opened, &mut discovery);
         for of in moved {
             if let Backing::File(path) = &of.backing {
@@ -159,7 +159,7 @@ impl Discoverer {
             }
         }
         let paths = files.iter().map(|(_, path)| *path);
-        coverage::complete(pid, paths, &mut discovery.blind);
+        coverage::complete(pid, paths, &mut discovery.blind_spots);
         discovery.in_force = match in_force::link_order(pid, mappings) {
             Ok(order) if !order.is_empty() => {
                 let of = |path: &String| exporting.iter().find(|of| of.path == *path);
@@ -176,15 +176,15 @@ impl Discoverer {
             discovery.only_samplers();
         }
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
-        if has_none && discovery.blind.is_empty() {
-            discovery.blind.push(NONE_MAPPED.into());
+        if has_none && discovery.blind_spots.is_empty() {
+            discovery.blind_spots.push(NONE_MAPPED.into());
         }
         discovery.shorten();
         Ok(discovery)
     }
 
     /// What of an opened file can be probed, whether any process has mapped the file or not. A file
-    /// that cannot be read is an entry of [`Discovery::blind`].
+    /// that cannot be read is an entry of [`Discovery::blind_spots`].
     pub fn contents_of(&mut self, file: Arc<File>, path: &str) -> Discovery {
         let mut discovery = Discovery::default();
         self.look_into(file, path, &mut discovery);
@@ -262,7 +262,7 @@ impl Discoverer {
         let (version, contents) = match read {
             Ok(read) => read,
             Err(error) => {
-                discovery.blind.push(Blind::at(path, format!("{error}: not searched")));
+                discovery.blind_spots.push(BlindSpot::at(path, format!("{error}: not searched")));
                 return None;
             }
         };
@@ -277,7 +277,7 @@ impl Discoverer {
             return usdt.defines_malloc.then(of);
         }
         discovery.has_unseen_allocations |= contents.has_unseen_allocations();
-        discovery.blind.extend(contents.blind(path));
+        discovery.blind_spots.extend(contents.blind_spots(path));
         let known = discovery.allocators.iter().any(|a| a.identity == version.identity);
         if !contents.probed().is_empty() && !known {
             discovery.allocators.push(Allocator {
@@ -316,7 +316,7 @@ impl Discoverer {
         };
         if let Some(why) = &usdt.refused {
             let why = format!("its otel_memory probes are not used: {why}");
-            discovery.blind.push(Blind::at(path, why));
+            discovery.blind_spots.push(BlindSpot::at(path, why));
         }
         if usdt.probes.is_empty() {
             return None;

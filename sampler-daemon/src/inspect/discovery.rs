@@ -5,12 +5,12 @@ use super::injected;
 use super::patched::Patched;
 use super::preloaded::Preloaded;
 use super::usdt::Usdt;
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 use sampler_common::source::SampleSource;
 use std::sync::Arc;
 
 /// Most lines about the blind spots of one process.
-pub(super) const BLIND_LINES: usize = 16;
+pub(super) const MAX_BLIND_SPOTS: usize = 16;
 
 /// Reported about a process in which no allocator was found.
 pub const NONE_MAPPED: &str = "no allocator is mapped (yet): none of its allocations are seen";
@@ -39,8 +39,8 @@ pub struct Discovery {
     /// Allocators that can be probed.
     pub allocators: Vec<Allocator>,
     /// What cannot be seen in the process, and why, one line each.
-    pub blind: Vec<Blind>,
-    /// Whether one of the reasons in `blind` means that allocations of the process go unseen.
+    pub blind_spots: Vec<BlindSpot>,
+    /// Whether one of the reasons in `blind_spots` means that allocations of the process go unseen.
     pub has_unseen_allocations: bool,
     /// Files that sample their allocations themselves. The malloc family of such a file is not
     /// among the allocators.
@@ -52,8 +52,8 @@ pub struct Discovery {
     pub in_force: Option<InForce>,
     /// Paths of the files that may serve that `malloc`; empty if unknown.
     pub behind_malloc: Vec<String>,
-    /// Functions whose code in memory is not their file's. They are not probed, and `blind` reports
-    /// them.
+    /// Functions whose code in memory is not their file's. They are not probed, and `blind_spots`
+    /// reports them.
     pub patched: Vec<Patched>,
     /// Whether one of the files is a program that Go's linker made.
     pub is_go_program: bool,
@@ -132,21 +132,21 @@ impl Discovery {
         }
         self.allocators.retain(|of| !of.functions.is_empty());
         self.samplers.retain(|of| !of.allocator.functions.is_empty());
-        self.blind.splice(0..0, self.patched.iter().map(|of| of.blind(pid)));
+        self.blind_spots.splice(0..0, self.patched.iter().map(|of| of.blind_spot(pid)));
     }
 
     /// Leaves out functions of the file at this path whose code the process has moved. `is_code`:
     /// whether an offset of the file is still mapped as code.
     pub(super) fn exclude_moved(&mut self, path: &str, is_code: impl Fn(u64) -> bool) {
-        let moved = Blind::at(path, MOVED);
+        let moved = BlindSpot::at(path, MOVED);
         // This line replaces the line that the file may move its code.
-        let may = |of: &&mut Blind| of.place == path && of.why.starts_with(MAY_MOVE);
-        self.blind.iter_mut().filter(may).for_each(|of| *of = moved.clone());
+        let may = |of: &&mut BlindSpot| of.place == path && of.why.starts_with(MAY_MOVE);
+        self.blind_spots.iter_mut().filter(may).for_each(|of| *of = moved.clone());
         for of in self.allocators.iter_mut().filter(|of| of.path == path) {
             let functions = of.functions.len();
             of.functions.retain(|function| is_code(function.probed()));
             if of.functions.len() < functions {
-                self.blind.push(moved.clone());
+                self.blind_spots.push(moved.clone());
                 self.has_unseen_allocations = true;
             }
         }
@@ -159,7 +159,7 @@ impl Discovery {
         self.allocators.retain(|of| !programs.contains(&of.path));
         self.has_unseen_allocations |= !programs.is_empty();
         let why = format!("{MAY_MOVE} (by code of {mover}){WOULD_KILL}");
-        self.blind.extend(programs.iter().map(|path| Blind::at(path, why.as_str())));
+        self.blind_spots.extend(programs.iter().map(|path| BlindSpot::at(path, why.as_str())));
     }
 
     /// Leaves all allocators to the sampler, and reports those that do not serve the `malloc` that
@@ -173,16 +173,16 @@ impl Discovery {
                 false => PAST_MALLOC,
             };
             self.has_unseen_allocations |= of.is_malloc();
-            self.blind.push(Blind::from(format!("{}: {why}", of.title())));
+            self.blind_spots.push(BlindSpot::from(format!("{}: {why}", of.title())));
         }
     }
 
     /// Leaves only files that sample themselves. For a process without such a file, that is the
-    /// only line of `blind`.
+    /// only line of `blind_spots`.
     pub(super) fn only_samplers(&mut self) {
         if self.samplers.is_empty() {
             self.allocators.clear();
-            self.blind = vec![NOT_PRELOADED.into()];
+            self.blind_spots = vec![NOT_PRELOADED.into()];
             return;
         }
         self.exclude_allocators();
@@ -197,9 +197,11 @@ impl Discovery {
     }
 
     pub(super) fn shorten(&mut self) {
-        if let Some(more) = self.blind.len().checked_sub(BLIND_LINES).filter(|&more| more > 0) {
-            self.blind.truncate(BLIND_LINES);
-            self.blind.push(format!("and {more} more files").into());
+        if let Some(more) =
+            self.blind_spots.len().checked_sub(MAX_BLIND_SPOTS).filter(|&more| more > 0)
+        {
+            self.blind_spots.truncate(MAX_BLIND_SPOTS);
+            self.blind_spots.push(format!("and {more} more files").into());
         }
     }
 }

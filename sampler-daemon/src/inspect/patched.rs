@@ -2,7 +2,7 @@
 //! unknown without them.
 
 use super::allocator::{Allocator, Function};
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 use sampler_common::wire::Role;
 
 /// Why the functions are not probed.
@@ -84,7 +84,7 @@ impl Patched {
 
     /// The line about these functions in process `pid`, which may merely share a link with the
     /// patched process.
-    pub fn blind(&self, pid: u32) -> Blind {
+    pub fn blind_spot(&self, pid: u32) -> BlindSpot {
         let names = self.functions.iter().filter_map(|of| of.symbols.first());
         let names: Vec<&str> = names.map(String::as_str).collect();
         let whose = match self.pid == pid {
@@ -94,7 +94,7 @@ impl Patched {
         let held = if self.leaves_blocks() { HELD_UNKNOWN } else { "" };
         let mapped = if self.leaves_mappings() { MAPPED_UNKNOWN } else { "" };
         let why = format!("{}: {whose}{DIFFERS}{held}{mapped}", names.join(", "));
-        Blind::at(&self.path, why)
+        BlindSpot::at(&self.path, why)
     }
 }
 
@@ -141,21 +141,24 @@ mod tests {
         assert_eq!(rest, ["free", "mmap", "munmap"]);
         assert!(!patched.leaves_blocks() && patched.leaves_allocations());
         assert_eq!(
-            patched.blind(7).to_string(),
+            patched.blind_spot(7).to_string(),
             "/lib/x.so: malloc: the code in memory differs from the file \
              (patched by the program or another tool): not probed"
         );
         let (rest, patched) = left(&glibc, "free");
         assert_eq!(rest, ["malloc", "mmap", "munmap"]);
         assert!(!patched.leaves_allocations());
-        assert!(patched.leaves_blocks() && patched.blind(7).why.ends_with("shown as 0"));
+        assert!(patched.leaves_blocks() && patched.blind_spot(7).why.ends_with("shown as 0"));
         assert!(
-            patched.blind(8).to_string().starts_with("/lib/x.so: free: in pid 7, which shares")
+            patched
+                .blind_spot(8)
+                .to_string()
+                .starts_with("/lib/x.so: free: in pid 7, which shares")
         );
         assert_eq!(left(&glibc, "mmap").0, ["malloc", "free", "munmap"]);
         let (rest, patched) = left(&glibc, "munmap");
         assert_eq!(rest, ["malloc", "free"]);
-        assert!(patched.blind(7).why.contains("kind mapped is not known"));
+        assert!(patched.blind_spot(7).why.contains("kind mapped is not known"));
         assert_eq!(Patched::find(7, &glibc, |_| false), None);
     }
 
@@ -168,7 +171,7 @@ mod tests {
         }
         assert_eq!(all.len(), 1);
         assert!(
-            all[0].blind(7).to_string().starts_with("/lib/x.so: malloc, free: the code"),
+            all[0].blind_spot(7).to_string().starts_with("/lib/x.so: malloc, free: the code"),
             "{all:?}"
         );
     }

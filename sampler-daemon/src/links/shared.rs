@@ -102,7 +102,7 @@ impl SharedLinks {
         if file.allocator.functions.len() == probed {
             return Ok(false);
         }
-        tracing::warn!("no longer probed in any process: {}", patched.blind(patched.pid));
+        tracing::warn!("no longer probed in any process: {}", patched.blind_spot(patched.pid));
         patched.clone().add_to(&mut file.left_out);
         let old = std::mem::take(&mut file.links);
         match reattach(&file.allocator, old) {
@@ -223,7 +223,7 @@ fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
     let patched = code_in_memory::patched_anywhere(allocator);
     let mut intact = allocator.clone();
     for of in &patched {
-        tracing::warn!("not probed in any process: {}", of.blind(of.pid));
+        tracing::warn!("not probed in any process: {}", of.blind_spot(of.pid));
         of.leave_out(&mut intact);
     }
     (intact, patched)

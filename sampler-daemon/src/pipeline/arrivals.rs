@@ -60,7 +60,7 @@ impl Worker {
             self.remember_gone(slot);
             let record = self.ingest.processes.get_mut(id);
             if record.exe.is_empty() {
-                record.blind = vec![GONE.into()];
+                record.blind_spots = vec![GONE.into()];
             }
             return;
         }

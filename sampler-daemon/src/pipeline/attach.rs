@@ -15,7 +15,7 @@ use crate::inspect::patched::Patched;
 use crate::inspect::process::Process;
 use crate::inspect::unchanged::MappingsFingerprint;
 use crate::store::{ProcessRecord, SamplingRecord};
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 use std::sync::Arc;
 
 /// Reported in `status`.
@@ -84,10 +84,11 @@ impl Worker {
         // Children of the process may have an allocator.
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
         if has_none {
-            let why = match discovery.blind.is_empty() {
+            let why = match discovery.blind_spots.is_empty() {
                 true => "none is mapped".to_owned(),
                 false => {
-                    let lines: Vec<String> = discovery.blind.iter().map(Blind::to_string).collect();
+                    let lines: Vec<String> =
+                        discovery.blind_spots.iter().map(BlindSpot::to_string).collect();
                     lines.join("; ")
                 }
             };
@@ -156,14 +157,14 @@ impl Worker {
     }
 
     /// Attaches to those discovered allocators that are not probed yet. An error is also recorded
-    /// as a blind part of the process, until the next call succeeds.
+    /// as a blind spot of the process, until the next call succeeds.
     pub(super) fn probe(&mut self, slot: u32, discovery: Discovery) -> anyhow::Result<()> {
         let probed = self.probe_discovered(slot, discovery);
         if let Err(error) = &probed
             && let Some(profiled) = self.ingest.table.get(slot)
         {
             let record = self.ingest.processes.get_mut(profiled.id);
-            record.blind.push(not_probed(error));
+            record.blind_spots.push(not_probed(error));
             record.has_unseen_allocations = true;
         }
         probed
@@ -179,7 +180,7 @@ impl Worker {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return Ok(()) };
         let Some(attached) = &mut profiled.attached else { return Ok(()) };
         let record = self.ingest.processes.get_mut(profiled.id);
-        record.blind = discovery.blind;
+        record.blind_spots = discovery.blind_spots;
         record.has_unseen_allocations |= discovery.has_unseen_allocations;
         patched.iter().for_each(|of| of.clone().add_to(&mut attached.patched));
         if let Some(of) = discovery.in_force {
@@ -188,7 +189,7 @@ impl Worker {
         // The kernel's filter of perf events compares with the memory of the probed thread. A
         // thread that has ended has none, and the kernel removes the probes.
         if is_own && self.kernel.engine() == ProbeEngine::Perf && attached.has_lost_main_thread() {
-            record.blind.push(LOST_MAIN_THREAD.into());
+            record.blind_spots.push(LOST_MAIN_THREAD.into());
             record.has_unseen_allocations = true;
         }
         let known = profiled.allocators.len();
@@ -252,8 +253,8 @@ impl Worker {
     }
 }
 
-/// The blind part that an error of an attach leaves.
-pub(super) fn not_probed(error: &anyhow::Error) -> Blind {
+/// The blind spots that an error of an attach leaves.
+pub(super) fn not_probed(error: &anyhow::Error) -> BlindSpot {
     format!("not probed: {error:#}").into()
 }
 

@@ -112,11 +112,11 @@ pub struct PressureReport {
     /// When the interval last rose from its asked value.
     pub since: Option<SystemTime>,
     /// How often the kernel side has raised the interval of a size class because the ring filled.
-    pub braked: u64,
+    pub ring_raises: u64,
     /// The largest factor of these raises.
-    pub brake_factor: f64,
+    pub ring_factor: f64,
     /// Whether the kernel side raises an interval now.
-    pub is_braked: bool,
+    pub is_raised_by_ring: bool,
 }
 
 impl PressureReport {
@@ -124,9 +124,9 @@ impl PressureReport {
         PressureReport {
             raised: record.raised_for_limits(),
             since: record.raised_since,
-            braked: record.braked,
-            brake_factor: record.braking.factor.max(1.0),
-            is_braked: record.is_braked,
+            ring_raises: record.ring_raises,
+            ring_factor: record.ring_pressure.factor.max(1.0),
+            is_raised_by_ring: record.is_raised_by_ring,
         }
     }
 }

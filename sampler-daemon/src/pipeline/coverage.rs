@@ -3,7 +3,7 @@
 use super::worker::Worker;
 use crate::inspect::discovery::Discovery;
 use rustc_hash::FxHashMap;
-use sampler_common::note::{Blind, Processes, Reason};
+use sampler_common::note::{BlindSpot, Processes, Reason};
 use sampler_common::wire::Role;
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ pub(super) const MAX_BLIND_PROCESSES: usize = 32 * 1024;
 /// Maximum number of processes that are named for one reason. Further processes are only counted.
 const MAX_NAMED_PROCESSES: usize = 16;
 
-/// Blind parts of processes that may never have called an allocator.
+/// Blind spots of processes that may never have called an allocator.
 #[derive(Default)]
 pub(super) struct Coverage {
-    blind: FxHashMap<u32, Vec<Blind>>,
+    blind_spots: FxHashMap<u32, Vec<BlindSpot>>,
 }
 
 /// A reason that applies to a process.
@@ -29,57 +29,59 @@ pub(super) struct Case<'a> {
 
 impl<'a> Case<'a> {
     /// The case of a part of a process that is not seen.
-    pub(super) fn blind(pid: u32, comm: &'a str, Blind { place, why }: &'a Blind) -> Case<'a> {
-        Case { pid, comm, place, reason: Reason::Blind(why.clone()) }
+    pub(super) fn blind_spot(
+        pid: u32,
+        comm: &'a str,
+        BlindSpot { place, why }: &'a BlindSpot,
+    ) -> Case<'a> {
+        Case { pid, comm, place, reason: Reason::BlindSpot(why.clone()) }
     }
 }
 
 impl Coverage {
-    /// Keeps the blind parts that discovery has found in a process.
+    /// Keeps the blind spots that discovery has found in a process.
     pub(super) fn look(&mut self, pid: u32, discovery: &Discovery) {
-        self.blind.remove(&pid);
-        discovery.blind.iter().for_each(|of| self.add(pid, of.clone()));
+        self.blind_spots.remove(&pid);
+        discovery.blind_spots.iter().for_each(|of| self.add(pid, of.clone()));
     }
 
-    /// Keeps one more blind part of a process, until the next inspection of the process.
-    pub(super) fn add(&mut self, pid: u32, blind: Blind) {
-        if self.blind.len() < MAX_BLIND_PROCESSES || self.blind.contains_key(&pid) {
-            let known = self.blind.entry(pid).or_default();
-            if !known.contains(&blind) {
-                known.push(blind);
+    /// Keeps one more blind spot of a process, until the next inspection of the process.
+    pub(super) fn add(&mut self, pid: u32, blind_spot: BlindSpot) {
+        if self.blind_spots.len() < MAX_BLIND_PROCESSES || self.blind_spots.contains_key(&pid) {
+            let known = self.blind_spots.entry(pid).or_default();
+            if !known.contains(&blind_spot) {
+                known.push(blind_spot);
             }
         }
     }
 
     /// Number of processes remembered.
     pub(super) fn len(&self) -> usize {
-        self.blind.len()
+        self.blind_spots.len()
     }
 
     /// Forgets processes that are gone.
     pub(super) fn retain(&mut self, is_there: impl Fn(u32) -> bool) {
-        self.blind.retain(|pid, _| is_there(*pid));
+        self.blind_spots.retain(|pid, _| is_there(*pid));
     }
 }
 
 impl Worker {
-    /// The blind parts of running processes: profiled ones, and ones that were only inspected.
+    /// The blind spots of running processes: profiled ones, and ones that were only inspected.
     pub(super) fn blind_processes(&self) -> Vec<Processes> {
-        let mut known: FxHashMap<u32, (String, Vec<Blind>)> = FxHashMap::default();
-        for (pid, blind) in &self.coverage.blind {
-            known.insert(*pid, (crate::inspect::process::comm(*pid), blind.clone()));
+        let mut known: FxHashMap<u32, (String, Vec<BlindSpot>)> = FxHashMap::default();
+        for (pid, blind_spots) in &self.coverage.blind_spots {
+            known.insert(*pid, (crate::inspect::process::comm(*pid), blind_spots.clone()));
         }
         let running = self.ingest.processes.iter().map(|(_, record)| record);
         for record in running.filter(|record| record.exited.is_none() && !record.excluded) {
-            let (comm, blind) = known.entry(record.pid).or_default();
+            let (comm, blind_spots) = known.entry(record.pid).or_default();
             comm.clone_from(&record.comm);
-            blind.clone_from(&record.blind);
+            blind_spots.clone_from(&record.blind_spots);
         }
-        grouped(
-            known.iter().flat_map(|(pid, (comm, blind))| {
-                blind.iter().map(|of| Case::blind(*pid, comm, of))
-            }),
-        )
+        grouped(known.iter().flat_map(|(pid, (comm, blind_spots))| {
+            blind_spots.iter().map(|of| Case::blind_spot(*pid, comm, of))
+        }))
     }
 
     /// Files with a slow probe.
@@ -131,17 +133,19 @@ mod tests {
     #[test]
     fn processes_are_grouped_by_reason() {
         let lines = [
-            (9, "b", Blind::at("/bin/b", "static and stripped")),
-            (7, "a", Blind::at("/bin/a", "static and stripped")),
+            (9, "b", BlindSpot::at("/bin/b", "static and stripped")),
+            (7, "a", BlindSpot::at("/bin/a", "static and stripped")),
             (5, "py", "arenas".into()),
             (4, "", "arenas".into()),
             (3, "py", "arenas".into()),
             (2, "py", "arenas".into()),
-            (8, "c", Blind::at("/lib/x.so", "unknown")),
-            (8, "c", Blind::at("/lib/y.so", "unknown")),
+            (8, "c", BlindSpot::at("/lib/x.so", "unknown")),
+            (8, "c", BlindSpot::at("/lib/y.so", "unknown")),
         ];
-        let told = |lines: &[(u32, &str, Blind)]| {
-            let cases = lines.iter().map(|(pid, comm, blind)| Case::blind(*pid, comm, blind));
+        let told = |lines: &[(u32, &str, BlindSpot)]| {
+            let cases = lines
+                .iter()
+                .map(|(pid, comm, blind_spot)| Case::blind_spot(*pid, comm, blind_spot));
             grouped(cases).iter().map(Processes::to_string).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -152,7 +156,7 @@ mod tests {
                 "pid 8: unknown"
             ]
         );
-        let why = || Blind::at("/l", "why");
+        let why = || BlindSpot::at("/l", "why");
         let same = [(1, "x", why()), (2, "y", why())];
         assert_eq!(told(&same), ["2 processes (x 1, y 2): /l: why"]);
     }
@@ -160,13 +164,13 @@ mod tests {
     #[test]
     fn inspected_processes_are_bounded_and_forgotten() {
         let mut coverage = Coverage::default();
-        let blind = Discovery { blind: vec!["x".into()], ..Discovery::default() };
+        let discovery = Discovery { blind_spots: vec!["x".into()], ..Discovery::default() };
         for pid in 0..MAX_BLIND_PROCESSES as u32 + 10 {
-            coverage.look(pid, &blind);
+            coverage.look(pid, &discovery);
         }
-        assert_eq!(coverage.blind.len(), MAX_BLIND_PROCESSES);
+        assert_eq!(coverage.blind_spots.len(), MAX_BLIND_PROCESSES);
         coverage.retain(|pid| pid < 5);
         coverage.look(4, &Discovery::default());
-        assert_eq!(coverage.blind.len(), 4);
+        assert_eq!(coverage.blind_spots.len(), 4);
     }
 }

@@ -53,7 +53,7 @@ impl Worker {
         // The last program had not mapped an allocator yet when it was inspected, which does not
         // mean that it has none.
         if self.ingest.table.attached(slot).is_some_and(|attached| !attached.timer.has_settled()) {
-            self.ingest.processes.get_mut(id).blind.retain(|of| of.why != NONE_MAPPED);
+            self.ingest.processes.get_mut(id).blind_spots.retain(|of| of.why != NONE_MAPPED);
         }
         let work = self.work_of_slot(slot);
         if let Some(process) = self.ingest.table.attached(slot).and_then(|of| of.process.as_ref()) {
@@ -76,7 +76,7 @@ impl Worker {
             false => (None, None),
         };
         let by_class = by_class(&totals);
-        self.note_brake(slot);
+        self.note_ring_pressure(slot);
         let bands = self.ingest.processes.get(id).bands();
         self.ingest.windows.observe(id, &by_class, &bands, &cells.unwrap_or_default());
         self.ingest.windows.forget(id);

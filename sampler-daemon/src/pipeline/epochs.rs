@@ -38,13 +38,13 @@ impl Worker {
         self.kernel.slots.set_designs(slot, &designs);
         let last = self.kernel.totals.read(slot);
         // The level is read after the totals. The eBPF program records a level before it puts the
-        // braked design into force, so no call of these totals has an unknown level.
-        let level = self.kernel.slots.take_brake_level(slot);
+        // lower rate into force, so no call of these totals has an unknown level.
+        let level = self.kernel.slots.take_ring_level(slot);
         let record = self.ingest.processes.get_mut(process);
         let until_now: Rates = unseen.map(Into::into);
         let epochs = record.epochs_from(&until_now);
         if level > 0 {
-            epochs.note(&braked(before, level));
+            epochs.note(&at_ring_level(before, level));
         }
         match (first, last) {
             (Ok(first), Ok(last)) => {
@@ -65,28 +65,29 @@ impl Worker {
     }
 
     /// Records that the eBPF program has lowered the rates of the process in `slot` to this level
-    /// of the brake, at some time since its totals were last read.
+    /// of ring pressure, at some time since its totals were last read.
     pub(super) fn note_level(&mut self, slot: u32, process: ProcessId, level: u32) {
         let seen = self.ingest.windows.seen(process);
         let record = self.ingest.processes.get_mut(process);
-        let (designs, was_braked) = (record.sampling.designs, record.sampling.is_braked);
+        let (designs, was_raised_by_ring) =
+            (record.sampling.designs, record.sampling.is_raised_by_ring);
         let epochs = record.epochs();
-        if !was_braked {
+        if !was_raised_by_ring {
             epochs.close(&seen, &rates(&designs));
         }
-        epochs.note(&braked(&designs, level));
-        let braked = self.kernel.slots.braked(slot);
-        let since_ns = self.pressure.unbraked_ns();
+        epochs.note(&at_ring_level(&designs, level));
+        let ring_raises = self.kernel.slots.ring_raises(slot);
+        let since_ns = self.pressure.ring_levels_read_ns();
         let sampling = std::sync::Arc::make_mut(&mut record.sampling);
-        sampling.braked = braked;
-        sampling.is_braked = true;
-        sampling.note_brake(level, since_ns);
+        sampling.ring_raises = ring_raises;
+        sampling.is_raised_by_ring = true;
+        sampling.note_ring_level(level, since_ns);
         self.pressure.watch(slot);
     }
 
-    /// Ends the epoch at the braked rates: the designs of the process in `slot` are in force again.
+    /// Ends the epoch at the lower rates: the designs of the process in `slot` are in force again.
     /// Returns false if the eBPF program has lowered the rates again meanwhile.
-    pub(super) fn end_brake(&mut self, slot: u32) -> bool {
+    pub(super) fn end_ring_pressure(&mut self, slot: u32) -> bool {
         let Some(process) = self.ingest.table.id_of(slot) else {
             return true;
         };
@@ -94,10 +95,10 @@ impl Worker {
             Ok(totals) => by_class(&totals),
             Err(error) => {
                 tracing::warn!("{error:#}");
-                return true; // The epoch goes on, at the braked rate.
+                return true; // The epoch goes on, at the lower rate.
             }
         };
-        if self.note_brake(slot) > 0 {
+        if self.note_ring_pressure(slot) > 0 {
             return false;
         }
         let record = self.ingest.processes.get_mut(process);
@@ -117,6 +118,6 @@ impl Worker {
     }
 }
 
-fn braked(designs: &Designs, level: u32) -> Rates {
-    rates(&designs.map(|design| design.braked(level)))
+fn at_ring_level(designs: &Designs, level: u32) -> Rates {
+    rates(&designs.map(|design| design.at_ring_level(level)))
 }

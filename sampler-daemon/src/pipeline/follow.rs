@@ -34,8 +34,8 @@ impl Worker {
         self.ingest.mapped.of_image(profiled.id, generation);
         let record = self.ingest.processes.get_mut(profiled.id);
         record.images = generation - profiled.first_generation + 1;
-        // Blind parts belong to the old image; the next inspection finds those of the new one.
-        record.blind.clear();
+        // Blind spots belong to the old image; the next inspection finds those of the new one.
+        record.blind_spots.clear();
         // Allocations before the injection, or up to the end, are not seen.
         record.has_unseen_allocations |= self.injections.is_some();
         if let Some(attached) = self.ingest.table.attached_mut(slot) {
@@ -108,7 +108,7 @@ impl Worker {
         }
         if let Some(profiled) = self.ingest.table.get(slot) {
             let record = self.ingest.processes.get_mut(profiled.id);
-            record.blind = vec![hazard.to_string().into()];
+            record.blind_spots = vec![hazard.to_string().into()];
             record.has_unseen_allocations = true;
         }
         match self.has_own_links() {
@@ -220,7 +220,7 @@ impl Worker {
         let Ok(discovery) = self.discover_in_mappings(pid, &mappings) else { return };
         self.leave_unmapped(slot, &discovery);
         // What could not be seen now may be visible next time.
-        let is_all = discovery.blind.is_empty();
+        let is_all = discovery.blind_spots.is_empty();
         let probed = self.probe(slot, discovery);
         if let Err(error) = &probed {
             tracing::warn!(pid, "{error:#}");

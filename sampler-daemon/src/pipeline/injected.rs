@@ -50,14 +50,14 @@ impl Worker {
         let record = self.ingest.processes.get_mut(id);
         if is_hooked {
             record.sources.insert(SampleSource::Injected);
-            record.blind.retain(|of| of.why != TAKEN_OUT);
+            record.blind_spots.retain(|of| of.why != TAKEN_OUT);
             return;
         }
         // Uprobes of the process see what the sampler no longer sees.
         if !record.sources.contains(SampleSource::Uprobes)
-            && !record.blind.iter().any(|of| of.why == TAKEN_OUT)
+            && !record.blind_spots.iter().any(|of| of.why == TAKEN_OUT)
         {
-            record.blind.push(TAKEN_OUT.into());
+            record.blind_spots.push(TAKEN_OUT.into());
             record.has_unseen_allocations = true;
         }
         if was_hooked == Some(true) {

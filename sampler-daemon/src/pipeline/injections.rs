@@ -152,14 +152,14 @@ impl Worker {
         }
         let mut only = injections.only.iter();
         if !injections.only.is_empty() && !only.any(|criterion| criterion.matches(who)) {
-            discovery.blind = vec!["not chosen by --inject-only".into()];
+            discovery.blind_spots = vec!["not chosen by --inject-only".into()];
             return;
         }
         // Such a process is refused: it must not be changed before.
         if is_go(pid) {
             return;
         }
-        discovery.blind = vec![injections.request(pid, program_image(mappings)).into()];
+        discovery.blind_spots = vec![injections.request(pid, program_image(mappings)).into()];
         discovery.has_unseen_allocations = true;
     }
 

@@ -52,9 +52,9 @@ impl Worker {
         for (slot, process, totals) in totals {
             sum.add(&totals);
             let cells = cells.get(&slot).map_or(&[][..], Vec::as_slice);
-            // Read after the totals: a call that was charged at a braked design has counted its
+            // Read after the totals: a call that was charged at a ring level has counted its
             // level before.
-            self.note_brake(slot);
+            self.note_ring_pressure(slot);
             let bands = self.ingest.processes.get(process).bands();
             self.ingest.windows.observe(process, &by_class(&totals), &bands, cells);
         }

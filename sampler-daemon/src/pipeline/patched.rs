@@ -15,7 +15,7 @@ use crate::inspect::discovery::Discovery;
 use crate::inspect::injected::Image;
 use crate::inspect::mappings::{self, Mapping};
 use crate::inspect::patched::Patched;
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 use sampler_common::wire::{LiveEntry, LiveKey};
 use std::io;
 
@@ -91,7 +91,7 @@ impl Worker {
         let mut found = Vec::new();
         for allocator in &mut profiled.allocators {
             if let Some(patched) = Patched::find(pid, allocator, |of| is_patched(allocator, of)) {
-                tracing::warn!(pid, "no longer probed: {}", patched.blind(pid));
+                tracing::warn!(pid, "no longer probed: {}", patched.blind_spot(pid));
                 patched.leave_out(allocator);
                 found.push((patched, allocator.clone()));
             }
@@ -115,7 +115,7 @@ impl Worker {
                     if let Err(error) = again {
                         tracing::warn!(pid, path = allocator.path, "{error:#}");
                         // The next inspection, which is soon, attaches again.
-                        self.ingest.processes.get_mut(id).blind.push(not_probed(&error));
+                        self.ingest.processes.get_mut(id).blind_spots.push(not_probed(&error));
                     }
                 }
                 false => self.exclude_for_all(&[patched]),
@@ -141,13 +141,13 @@ impl Worker {
         let of_others = profiled.allocators.iter().flat_map(|of| self.links.shared.left_out(of));
         let all: Vec<&Patched> =
             attached.patched.iter().chain(of_others.filter(|of| of.pid != pid)).collect();
-        let patched: Vec<Blind> = all.iter().map(|of| of.blind(pid)).collect();
+        let patched: Vec<BlindSpot> = all.iter().map(|of| of.blind_spot(pid)).collect();
         let leaves_blocks = all.iter().any(|of| of.leaves_blocks());
         let record = self.ingest.processes.get_mut(profiled.id);
         record.has_unseen_allocations |= all.iter().any(|of| of.leaves_allocations());
         for of in patched {
-            if !record.blind.contains(&of) {
-                record.blind.push(of);
+            if !record.blind_spots.contains(&of) {
+                record.blind_spots.push(of);
             }
         }
         if leaves_blocks && !self.kernel.slots.holds_nothing(slot) {

@@ -1,17 +1,17 @@
 //! Back-pressure: intervals rise with the rate of samples, and fall again.
 //!
-//! Two mechanisms raise an interval, at different speeds. The kernel side's brake
-//! ([`sampler_common::sampling::brake`]) acts on the very next call when a process's records fill
-//! the ring. The brake is released when the records have been read.
+//! Two mechanisms raise an interval, at different speeds. Ring pressure
+//! ([`sampler_common::sampling::ring_pressure`]) acts in the kernel on the very next call when a
+//! process's records fill the ring. It is released when the records have been read.
 //! The controller here ([`sampler_common::pressure`]) evaluates the records that were read, every
-//! few milliseconds. It raises the wanted interval, so that the brake is seldom needed.
+//! few milliseconds. It raises the wanted interval, so that ring pressure is seldom needed.
 
 use super::clock::monotonic_ns;
 use super::worker::Worker;
 use crate::store::SamplingRecord;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::pressure::{Limits, Pressure};
-use sampler_common::sampling::{self, Design, brake};
+use sampler_common::sampling::{self, Design, ring_pressure};
 use sampler_common::wire::AllocationRecord;
 use std::time::SystemTime;
 
@@ -34,8 +34,8 @@ pub(super) struct BackPressure {
     turned_ns: u64,
     /// End of the turn before the last one.
     before_ns: u64,
-    /// Slots whose brake may still be on.
-    braked: FxHashSet<u32>,
+    /// Slots that may still be under ring pressure.
+    raised_by_ring: FxHashSet<u32>,
 }
 
 impl BackPressure {
@@ -45,18 +45,18 @@ impl BackPressure {
             control: Pressure::new(limits),
             turned_ns: now_ns,
             before_ns: now_ns,
-            braked: FxHashSet::default(),
+            raised_by_ring: FxHashSet::default(),
         }
     }
 
-    /// When brakes were last read before now. A brake that is on now was off at that time.
-    pub(super) fn unbraked_ns(&self) -> u64 {
+    /// When ring levels were last read before now. A level that is up now was 0 at that time.
+    pub(super) fn ring_levels_read_ns(&self) -> u64 {
         self.before_ns
     }
 
-    /// Watches the brake of this slot, which is or was on.
+    /// Watches this slot, which is or was under ring pressure.
     pub(super) fn watch(&mut self, slot: u32) {
-        self.braked.insert(slot);
+        self.raised_by_ring.insert(slot);
     }
 
     /// Factor by which to raise the interval of this slot.
@@ -67,7 +67,7 @@ impl BackPressure {
     /// Forgets a slot whose process is gone, or is to be sampled in another way.
     pub(super) fn forget(&mut self, slot: u32) {
         self.control.forget(slot);
-        self.braked.remove(&slot);
+        self.raised_by_ring.remove(&slot);
     }
 }
 
@@ -135,14 +135,14 @@ impl Worker {
         for slot in self.pressure.control.turn(elapsed_ns as f64 / 1e9, now_ns) {
             self.raise(slot);
         }
-        self.pressure.braked.extend(arrived.keys());
-        self.release_brakes();
+        self.pressure.raised_by_ring.extend(arrived.keys());
+        self.release_ring_pressure();
     }
 
     /// Puts the controller's interval into force.
     fn raise(&mut self, slot: u32) {
         let raised = self.pressure.control.raised(slot);
-        self.note_brake(slot);
+        self.note_ring_pressure(slot);
         self.change_sampling(slot, |record| {
             if record.raised.since_ns != raised.since_ns {
                 record.raised_since = Some(SystemTime::now());
@@ -154,46 +154,47 @@ impl Worker {
         self.limit_library(slot);
     }
 
-    /// Releases brakes whose reason is gone.
-    fn release_brakes(&mut self) {
+    /// Releases the ring pressure of slots whose records have been read.
+    fn release_ring_pressure(&mut self) {
         let size = u64::from(self.config.settings.ring_bytes);
-        for slot in std::mem::take(&mut self.pressure.braked) {
-            let level = self.note_brake(slot);
-            let is_braking = level > 0 || self.sampling_of(slot).is_some_and(|of| of.is_braked);
-            if !is_braking {
+        for slot in std::mem::take(&mut self.pressure.raised_by_ring) {
+            let level = self.note_ring_pressure(slot);
+            let was_raised =
+                level > 0 || self.sampling_of(slot).is_some_and(|of| of.is_raised_by_ring);
+            if !was_raised {
                 continue;
             }
             let own = self.kernel.slots.waiting(slot);
-            let mut is_braked = brake::level(own, self.kernel.ring.waiting(), size) > 0;
-            if !is_braked {
-                self.kernel.slots.release_brake(slot);
-                is_braked = !self.end_brake(slot);
+            let mut is_raised = ring_pressure::level(own, self.kernel.ring.waiting(), size) > 0;
+            if !is_raised {
+                self.kernel.slots.release_ring_pressure(slot);
+                is_raised = !self.end_ring_pressure(slot);
             }
-            if is_braked {
-                self.pressure.braked.insert(slot);
+            if is_raised {
+                self.pressure.raised_by_ring.insert(slot);
             }
-            self.record_brake(slot, |record| {
-                record.is_braked = is_braked;
-                if !is_braked {
-                    record.braking.end(monotonic_ns());
+            self.record_ring_pressure(slot, |record| {
+                record.is_raised_by_ring = is_raised;
+                if !is_raised {
+                    record.ring_pressure.end(monotonic_ns());
                 }
             });
         }
     }
 
-    /// Records how far the kernel side has braked the process in `slot`. Returns the highest level
-    /// since the last reading.
-    pub(super) fn note_brake(&mut self, slot: u32) -> u32 {
+    /// Records how far ring pressure has lowered the rates of the process in `slot`. Returns the
+    /// highest level since the last reading.
+    pub(super) fn note_ring_pressure(&mut self, slot: u32) -> u32 {
         // The level of a process that has taken a slot waits until its `Appeared` record is read.
         let Some(process) = self.ingest.table.id_of(slot) else { return 0 };
-        let level = self.kernel.slots.take_brake_level(slot);
+        let level = self.kernel.slots.take_ring_level(slot);
         if level > 0 {
             self.note_level(slot, process, level);
         }
         level
     }
 
-    fn record_brake(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
+    fn record_ring_pressure(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
         if let Some(profiled) = self.ingest.table.get(slot) {
             let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
             change(std::sync::Arc::make_mut(sampling));
@@ -214,7 +215,7 @@ mod tests {
         assert!((expected(geometric(1 << 20), geometric(1 << 16), 8) - 16.0).abs() < 0.1);
         // A block far larger than either interval comes anyway.
         assert!((expected(geometric(1 << 16), geometric(1 << 12), 1 << 30) - 1.0).abs() < 1e-9);
-        assert!((expected(geometric(64).braked(3), geometric(64), 1) - 8.0).abs() < 0.1);
+        assert!((expected(geometric(64).at_ring_level(3), geometric(64), 1) - 8.0).abs() < 0.1);
         assert_eq!(expected(of(Strategy::Stride, 4096), of(Strategy::Stride, 1024), 8), 4.0);
         assert_eq!(expected(geometric(64), Design::NEVER, 8), 0.0);
     }

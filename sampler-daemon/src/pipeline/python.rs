@@ -7,7 +7,7 @@ use crate::bpf::ring::PythonStack;
 use crate::inspect::mappings::{self, Mapping};
 use crate::unwind::{Merged, ModuleId, NativeFrames, Python, PythonError, UnwindEnd};
 use sampler_common::counters::Outcome;
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 use sampler_common::wire::AllocationRecord;
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ pub(super) struct Interpreter {
     /// The image's generation.
     generation: u32,
     /// The interpreter, or why its frames are not shown.
-    python: Result<Python, Blind>,
+    python: Result<Python, BlindSpot>,
 }
 
 impl ProfiledProcess {
@@ -75,7 +75,7 @@ impl Worker {
         if profiled.interpreter.as_ref().is_none_or(|of| of.generation != generation) {
             let python = match Python::find(pid, mappings, &mut self.ingest.modules) {
                 None | Some(Err(PythonError::NotReady(_))) => return,
-                Some(found) => found.map_err(|error| Blind::from(error.to_string())),
+                Some(found) => found.map_err(|error| BlindSpot::from(error.to_string())),
             };
             // The image has been replaced meanwhile: nothing is known of the new one.
             if self.kernel.slots.generation(slot) != generation {
@@ -86,10 +86,10 @@ impl Worker {
             }
             profiled.interpreter = Some(Interpreter { generation, python });
         }
-        // Every inspection makes the list of blind parts anew.
+        // Every inspection makes the list of blind spots anew.
         let refused = profiled.interpreter.as_ref().and_then(|of| of.python.as_ref().err());
-        let blind = &mut self.ingest.processes.get_mut(profiled.id).blind;
-        blind.extend(refused.filter(|of| !blind.contains(of)).cloned());
+        let blind_spots = &mut self.ingest.processes.get_mut(profiled.id).blind_spots;
+        blind_spots.extend(refused.filter(|of| !blind_spots.contains(of)).cloned());
     }
 
     /// As [`Worker::find_python`]; reads the mappings itself.

@@ -132,7 +132,7 @@ impl Worker {
         }
         let mut record = ProcessRecord::new(pid, self.ingest.default_sampling());
         record.refused = true;
-        record.blind = vec![hazard.to_string().into()];
+        record.blind_spots = vec![hazard.to_string().into()];
         record.final_totals = Some(Box::new(ClassTotals::default()));
         match &process {
             Some(process) => facts::read(&mut record, process),
@@ -140,7 +140,9 @@ impl Worker {
         }
         if let Some((id, _)) = self.refused.running.get(&pid) {
             let known = self.ingest.processes.get(*id);
-            if (&known.exe, &known.blind) == (&record.exe, &record.blind) && process.is_some() {
+            if (&known.exe, &known.blind_spots) == (&record.exe, &record.blind_spots)
+                && process.is_some()
+            {
                 return;
             }
         }
@@ -206,7 +208,7 @@ impl Worker {
             // The totals may include some calls of the new program, but not all.
             record.final_totals = None;
         }
-        record.blind.push(format!("{BECAME}: {hazard}").into());
+        record.blind_spots.push(format!("{BECAME}: {hazard}").into());
     }
 
     fn end_record(&mut self, id: ProcessId) {

@@ -73,7 +73,7 @@ impl Learning {
 impl Worker {
     /// Changes how the process in `slot` is sampled, from the next call on.
     pub(super) fn ask(&mut self, slot: u32, asked: Sampling) {
-        self.note_brake(slot);
+        self.note_ring_pressure(slot);
         self.pressure.forget(slot);
         self.change_sampling(slot, |record| record.ask(asked));
         self.start_learning(slot);

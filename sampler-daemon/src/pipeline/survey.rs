@@ -117,7 +117,7 @@ impl Worker {
     }
 
     /// Attaches, for all processes, to what was found in one process, or in a file that it has
-    /// mapped. What could not be attached to is a blind part of the process until its next
+    /// mapped. What could not be attached to is a blind spot of the process until its next
     /// inspection.
     pub(super) fn attach_found(&mut self, pid: u32, found: &Discovery) {
         if self.has_own_links() {

@@ -142,10 +142,10 @@ impl Worker {
     pub(super) fn probe_file(&mut self, path: &Path) -> anyhow::Result<()> {
         let what = || format!("--probe-file {}", path.display());
         let discovery = self.discoverer.discover_in(path).with_context(what)?;
-        for blind in &discovery.blind {
+        for blind_spot in &discovery.blind_spots {
             // The user of `sampler run` sees this warning: a program that ends soon is reported
             // nowhere else.
-            tracing::warn!("{blind}");
+            tracing::warn!("{blind_spot}");
         }
         if discovery.allocators.is_empty() && discovery.samplers.is_empty() {
             // No error: as a rule, a program that `sampler run` starts has its allocator in a

@@ -4,7 +4,7 @@
 use super::worker::Worker;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Counted;
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 use sampler_common::wire::Role;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Worker {
 
     /// As [`Worker::note_unseen`], for one process.
     pub(super) fn note_unseen_of(&mut self, slot: u32) {
-        self.note_brake(slot);
+        self.note_ring_pressure(slot);
         if self.kernel.hits.read(slot, Role::New).iter().all(Counted::is_zero) {
             return;
         }
@@ -50,10 +50,10 @@ impl Worker {
             allocator.functions.iter().any(|function| function.role == Role::New)
         };
         let Some(allocator) = profiled.allocators.iter().find(throwing) else { return };
-        let new = Blind::at(&allocator.path, MAY_THROW);
-        let blind = &mut self.ingest.processes.get_mut(profiled.id).blind;
-        if !blind.contains(&new) {
-            blind.push(new);
+        let new = BlindSpot::at(&allocator.path, MAY_THROW);
+        let blind_spots = &mut self.ingest.processes.get_mut(profiled.id).blind_spots;
+        if !blind_spots.contains(&new) {
+            blind_spots.push(new);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::store::mapped::{ProcessTotals, Totals};
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
-use sampler_common::note::{Blind, Processes};
+use sampler_common::note::{BlindSpot, Processes};
 use sampler_common::pressure::Cause;
 use sampler_common::profile::{Exact, Quantities};
 use sampler_common::sampling::Strategy;
@@ -44,14 +44,14 @@ fn pressure(of: &PressureReport) -> Option<v1::Pressure> {
         Cause::Process => "process",
         Cause::Daemon => "daemon",
     };
-    (of.raised.raises + of.braked > 0).then(|| v1::Pressure {
+    (of.raised.raises + of.ring_raises > 0).then(|| v1::Pressure {
         factor: of.raised.factor(),
         limit: limit.to_owned(),
         raises: of.raised.raises,
         since_unix_ns: of.since.map_or(0, unix_ns),
-        ring_raises: of.braked,
-        ring_factor: of.brake_factor,
-        ring_fills: of.is_braked,
+        ring_raises: of.ring_raises,
+        ring_factor: of.ring_factor,
+        ring_fills: of.is_raised_by_ring,
     })
 }
 
@@ -71,7 +71,7 @@ pub(super) fn status(report: StatusReport, exports: &Exports) -> v1::StatusRespo
         intervals: report.intervals.iter().map(sampling).collect(),
         probes: report.probes.into_iter().map(probe).collect(),
         pid: std::process::id(),
-        blind: report.blind,
+        blind_spots: report.blind_spots,
         tables: report
             .tables
             .into_iter()
@@ -83,7 +83,7 @@ pub(super) fn status(report: StatusReport, exports: &Exports) -> v1::StatusRespo
             images_refused: of.images_refused,
             files_missed: of.files_missed,
         }),
-        coverage: report.coverage.into_iter().map(blind).collect(),
+        coverage: report.coverage.into_iter().map(blind_spot).collect(),
         excluded_calls: report.excluded_calls,
         excluded: report.excluded.into_iter().map(exclusion).collect(),
         unseen_calls: report.unseen_calls,
@@ -126,9 +126,9 @@ fn finite(limit: f64) -> f64 {
     if limit.is_finite() { limit } else { 0.0 }
 }
 
-fn blind(of: Processes) -> v1::Blind {
+fn blind_spot(of: Processes) -> v1::BlindSpot {
     let (pids, comms) = of.examples.into_iter().unzip();
-    v1::Blind { why: of.reason.to_string(), processes: of.count, pids, comms, place: of.place }
+    v1::BlindSpot { why: of.reason.to_string(), processes: of.count, pids, comms, place: of.place }
 }
 
 fn exclusion((of, processes): (Exclusion, u64)) -> v1::Exclusion {
@@ -211,7 +211,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         samples: report.sums.samples,
         allocators: record.allocators.clone(),
         allocator_in_force: record.in_force.clone(),
-        blind: record.blind.iter().map(Blind::to_string).collect(),
+        blind_spots: record.blind_spots.iter().map(BlindSpot::to_string).collect(),
         mappings: report.mappings.map(mappings),
         free_calls: report.free_calls.map(count),
         folded: record.folded,

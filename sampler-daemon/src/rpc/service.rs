@@ -149,7 +149,7 @@ impl Sampler for Service {
         _: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusResponse>, Status> {
         let mut report = answer(self.profiler.status().await)?;
-        report.blind.extend(self.names.limits());
+        report.blind_spots.extend(self.names.limits());
         Ok(Response::new(reports::status(report, &self.exports)))
     }
 

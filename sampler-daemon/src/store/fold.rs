@@ -164,7 +164,7 @@ impl ProcessRecord {
             self.final_lost = sums.into_iter().collect();
         }
         join(&mut self.allocators, other.allocators);
-        join(&mut self.blind, other.blind);
+        join(&mut self.blind_spots, other.blind_spots);
         for (outcome, count) in other.final_bounds {
             match self.final_bounds.iter_mut().find(|(of, _)| *of == outcome) {
                 Some((_, sum)) => *sum += count,

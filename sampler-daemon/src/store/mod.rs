@@ -1,7 +1,6 @@
 //! The daemon's data: interned stacks, rows with their moments, live samples, processes. Every
 //! table has a bound and a documented behaviour at the bound. The store never does any I/O.
 
-mod braking;
 pub mod epochs;
 mod fold;
 pub mod give_up;
@@ -12,6 +11,7 @@ pub mod outcomes;
 mod pattern;
 pub mod peak;
 pub mod process;
+mod ring_pressure;
 pub mod rows;
 pub mod sampling;
 mod sampling_record;
@@ -22,7 +22,6 @@ pub mod stacks;
 pub mod window_samples;
 pub mod windows;
 
-pub use braking::Braking;
 pub use epochs::Epochs;
 pub use fold::{FoldKey, MAX_GROUPS, Moves};
 pub use lifetimes::{Life, Lifetimes};
@@ -33,6 +32,7 @@ pub use peak::{Peak, Peaks};
 pub use process::{
     ClassTotals, LostMoments, Origin, Orphaned, ProcessId, ProcessRecord, Processes,
 };
+pub use ring_pressure::RingPressure;
 pub use rows::{RowKey, Rows};
 pub use sampling::Sampling;
 pub use sampling_record::{Designs, SamplingRecord};

@@ -12,7 +12,7 @@ use sampler_common::counters::Outcome;
 use sampler_common::counting::Counted;
 use sampler_common::estimate::{RowMoments, Unseen};
 use sampler_common::limits::CLASSES;
-use sampler_common::note::Blind;
+use sampler_common::note::BlindSpot;
 use sampler_common::profile::Exact;
 use sampler_common::source::{SampleSource, SampleSources};
 use sampler_common::units::grouped;
@@ -98,7 +98,7 @@ pub struct ProcessRecord {
     /// Allocators found.
     pub allocators: Vec<String>,
     /// What samplerd cannot see in the process.
-    pub blind: Vec<Blind>,
+    pub blind_spots: Vec<BlindSpot>,
     /// Control group, container and start time.
     pub origin: Origin,
     /// Whether some of the process's allocations are or were unseen.
@@ -106,7 +106,8 @@ pub struct ProcessRecord {
     /// Whether the process was excluded at its first check. An excluded process is in no profile
     /// and no list.
     pub excluded: bool,
-    /// Whether the process is not profiled because probes could harm it; `blind` has the reason.
+    /// Whether the process is not profiled because probes could harm it. `blind_spots` has the
+    /// reason.
     pub refused: bool,
     /// Number of processes that were folded into this record; 0: the record is of one process.
     pub folded: u64,
@@ -158,7 +159,7 @@ impl ProcessRecord {
             final_free_calls: Counted::default(),
             final_lost: Vec::new(),
             allocators: Vec::new(),
-            blind: Vec::new(),
+            blind_spots: Vec::new(),
             origin: Origin::default(),
             has_unseen_allocations: false,
             excluded: false,

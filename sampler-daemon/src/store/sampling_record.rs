@@ -1,7 +1,7 @@
 //! The sampling of a process: the request, what was learned, the designs in force, and the largest
 //! intervals so far.
 
-use super::Braking;
+use super::RingPressure;
 use super::sampling::Sampling;
 use sampler_common::limits::CLASSES;
 use sampler_common::pressure::Raised;
@@ -54,11 +54,11 @@ pub struct SamplingRecord {
     pub raised_since: Option<SystemTime>,
     /// Whether the kernel side samples more rarely at present than the designs say, because the
     /// ring fills.
-    pub is_braked: bool,
+    pub is_raised_by_ring: bool,
     /// How often the kernel side has raised an interval for that reason.
-    pub braked: u64,
+    pub ring_raises: u64,
     /// Times and extent of these raises.
-    pub braking: Braking,
+    pub ring_pressure: RingPressure,
     /// Mean bytes between samples of our own library in the process, and their maximum so far; 0
     /// without the library.
     pub library_bytes: (f64, f64),
@@ -87,9 +87,9 @@ impl SamplingRecord {
             own_interval_bytes: 0.0,
             raised: Raised::default(),
             raised_since: None,
-            is_braked: false,
-            braked: 0,
-            braking: Braking::default(),
+            is_raised_by_ring: false,
+            ring_raises: 0,
+            ring_pressure: RingPressure::default(),
             library_bytes: (0.0, 0.0),
             is_flooded: false,
             library_raised: Raised::default(),
@@ -122,16 +122,16 @@ impl SamplingRecord {
     }
 
     /// Notes that the kernel side has applied back-pressure of this level
-    /// ([`sampler_common::sampling::brake`]), which was off until `since_ns`.
-    pub fn note_brake(&mut self, level: u32, since_ns: u64) {
-        let braked = self.designs.map(|design| design.braked(level));
+    /// ([`sampler_common::sampling::ring_pressure`]), which was off until `since_ns`.
+    pub fn note_ring_level(&mut self, level: u32, since_ns: u64) {
+        let raised = self.designs.map(|design| design.at_ring_level(level));
         let factors =
-            self.designs.iter().zip(&braked).map(|(of, by)| by.interval() / of.interval());
+            self.designs.iter().zip(&raised).map(|(of, by)| by.interval() / of.interval());
         // The factor of a design that samples nothing is NaN, which `max` ignores.
         let factor = factors.fold(1.0, f64::max);
-        self.braking.raise(since_ns, factor);
+        self.ring_pressure.raise(since_ns, factor);
         self.largest_interval_bytes = self.largest_interval_bytes.max(self.interval_bytes * factor);
-        self.note_designs(braked);
+        self.note_designs(raised);
     }
 
     /// Recomputes the designs. [`SamplingRecord::set`] sets designs that are learned per class.

@@ -25,7 +25,7 @@ pub(crate) fn answer(request: &ListProcessesRequest, first: Process) -> ListProc
         state: "running".into(),
         attached_unix_ns: u64::from(pid),
         exact: Some(Exact { alloc_objects: 1, alloc_space: 4096 }),
-        blind: vec!["arenas are mapped, not allocated".into()],
+        blind_spots: vec!["arenas are mapped, not allocated".into()],
         ..Process::default()
     };
     let exited = |number: u64| Process {

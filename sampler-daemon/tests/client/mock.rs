@@ -149,10 +149,10 @@ impl Sampler for Fixed {
                 probe("free", 0, "test rdi, rdi", false),
             ],
             pid: 812,
-            blind: vec!["pid 4121: the arena of /usr/bin/kvstore is its own".into()],
+            blind_spots: vec!["pid 4121: the arena of /usr/bin/kvstore is its own".into()],
             tables: vec![Table { name: "stacks".into(), used: 2, bound: 65_536 }],
             process_events: Some(v1::ProcessEvents { read: 9_876, lost: 5, ..Default::default() }),
-            coverage: vec![Blind { why: "a JVM".into(), processes: 7, ..Default::default() }],
+            coverage: vec![BlindSpot { why: "a JVM".into(), processes: 7, ..Default::default() }],
             excluded_calls: 1_234,
             excluded: vec![
                 Exclusion { criterion: "pid:1".into(), reason: "init".into(), processes: 1 },

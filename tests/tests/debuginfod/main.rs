@@ -128,8 +128,8 @@ fn until_note(daemon: &Daemon, text: &str) -> Result<Profile> {
 }
 
 fn status_says(daemon: &Daemon, text: &str) -> Result<()> {
-    let blind = daemon.status()?["blind"].to_string();
-    ensure!(blind.contains(text), "{text:?} is missing in the status: {blind}");
+    let blind_spots = daemon.status()?["blind"].to_string();
+    ensure!(blind_spots.contains(text), "{text:?} is missing in the status: {blind_spots}");
     Ok(())
 }
 

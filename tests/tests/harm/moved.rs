@@ -63,11 +63,11 @@ fn a_program_that_may_move_its_code_is_blind_with_all() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all"])?;
     for way in WAYS {
         let workload = start(&[], &[way, "late"])?;
-        let blind = sampler_tests::wait::until("the line about it", || {
-            let blind = daemon.status()?["blind"].to_string();
-            Ok(blind.contains("may move its code").then_some(blind))
+        let blind_spots = sampler_tests::wait::until("the line about it", || {
+            let blind_spots = daemon.status()?["blind"].to_string();
+            Ok(blind_spots.contains("may move its code").then_some(blind_spots))
         });
-        blind.with_context(|| daemon.log())?;
+        blind_spots.with_context(|| daemon.log())?;
         ends_well(workload)?;
     }
     daemon.stop()

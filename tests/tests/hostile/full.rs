@@ -51,8 +51,9 @@ fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
 fn refused(daemon: &Daemon, what: &str) -> Result<()> {
     wait::until_deadline(what, Duration::from_secs(120), || {
         let status = daemon.status()?;
-        let blind = status["blind"].as_array().context("blind")?;
-        let says = blind.iter().filter_map(|line| line.as_str()).any(|line| line.contains(what));
+        let blind_spots = status["blind"].as_array().context("blind")?;
+        let says =
+            blind_spots.iter().filter_map(|line| line.as_str()).any(|line| line.contains(what));
         Ok(says.then_some(()))
     })
 }

@@ -136,10 +136,10 @@ fn named(profile: &Profile, function: &str) -> bool {
 
 fn status_says(daemon: &Daemon, line_part: &str) -> Result<()> {
     let status = daemon.status()?;
-    let blind = status["blind"].as_array().context("blind")?;
+    let blind_spots = status["blind"].as_array().context("blind")?;
     let is_there =
-        blind.iter().any(|line| line.as_str().is_some_and(|line| line.contains(line_part)));
-    ensure!(is_there, "{line_part:?} is not in {blind:?}");
+        blind_spots.iter().any(|line| line.as_str().is_some_and(|line| line.contains(line_part)));
+    ensure!(is_there, "{line_part:?} is not in {blind_spots:?}");
     Ok(())
 }
 

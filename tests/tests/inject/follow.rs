@@ -45,8 +45,8 @@ fn is_right_once_started(
     daemon.stop()?;
     // The sampler was ejected from the program, too.
     let daemon = Daemon::start(&[pid], &["--samplers-only"])?;
-    let blind = daemon.status()?["blind"].to_string();
-    ensure!(blind.contains("has been taken out"), "{blind}");
+    let blind_spots = daemon.status()?["blind"].to_string();
+    ensure!(blind_spots.contains("has been taken out"), "{blind_spots}");
     daemon.stop()?;
     shell.exit()
 }
@@ -126,10 +126,11 @@ fn a_tree_is_injected_and_short_processes_are_counted() -> Result<()> {
         "{seen} of {objects:?}: {}",
         daemon.log()
     );
-    let blind = daemon.status()?["blind"].to_string();
+    let blind_spots = daemon.status()?["blind"].to_string();
     ensure!(
-        seen == all as f64 || blind.contains("processes that ended before the sampler was in them"),
-        "{seen} of {objects:?}: {blind}"
+        seen == all as f64
+            || blind_spots.contains("processes that ended before the sampler was in them"),
+        "{seen} of {objects:?}: {blind_spots}"
     );
     tree.exit()?;
     daemon.stop()
@@ -144,8 +145,8 @@ fn a_refused_process_of_a_tree_is_blind() -> Result<()> {
     shell.go()?;
     shell.wait_for_mark()?;
     wait::until("the refusal", || {
-        let blind = daemon.status()?["blind"].to_string();
-        Ok(blind.contains("static program").then_some(()))
+        let blind_spots = daemon.status()?["blind"].to_string();
+        Ok(blind_spots.contains("static program").then_some(()))
     })?;
     ensure!(daemon.log().contains("not injected: its libc is not glibc"), "{}", daemon.log());
     daemon.stop()?;

@@ -33,8 +33,8 @@ fn is_named(library: &str, when: &str, is_option: bool) -> Result<()> {
     let (of, row) = (by_address.0?, by_address.1);
     ensure!(of.alloc.bytes > 0 && row.alloc_space.sum == 0.0, "{}", profile.folded());
     wait::until("the line about the other allocator", || {
-        let blind = daemon.status()?["blind"].to_string();
-        Ok((blind.contains(library) && blind.contains("not seen")).then_some(()))
+        let blind_spots = daemon.status()?["blind"].to_string();
+        Ok((blind_spots.contains(library) && blind_spots.contains("not seen")).then_some(()))
     })
     .with_context(|| daemon.log())?;
     workload.exit()?;

@@ -61,9 +61,10 @@ fn a_heap_past_malloc_is_named() -> Result<()> {
     for arguments in [&[][..], &["--samplers-only"]] {
         let daemon = Daemon::start(&[workload.pid()], arguments)?;
         let status = daemon.status()?;
-        let blind = status["blind"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
+        let blind_spots =
+            status["blind"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
         let mut named =
-            blind.filter(|line| line.contains("jemalloc") && line.contains("past malloc"));
+            blind_spots.filter(|line| line.contains("jemalloc") && line.contains("past malloc"));
         ensure!(named.next().is_some(), "{arguments:?}: {status}");
         daemon.stop()?;
     }

@@ -18,8 +18,8 @@ fn check(command: Command, reason: &str) -> Result<()> {
     let frames = folded.lines().filter_map(|line| line.rsplit_once(' '));
     let shown = frames.map(|(frames, _)| frames).find(|frames| !python(frames).is_empty());
     ensure!(shown.is_none(), "a Python frame: {shown:?}");
-    let blind = daemon.status()?["blind"].to_string();
-    ensure!(blind.contains(reason), "not {reason:?}: {blind}");
+    let blind_spots = daemon.status()?["blind"].to_string();
+    ensure!(blind_spots.contains(reason), "not {reason:?}: {blind_spots}");
     workload.exit()?;
     daemon.stop()
 }

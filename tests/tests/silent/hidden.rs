@@ -120,23 +120,23 @@ impl Case {
         workload.go()?;
         let truth = workload.truth()?;
         let profile = daemon.profile("live", &[])?;
-        let blind = daemon.status()?["blind"].to_string();
+        let blind_spots = daemon.status()?["blind"].to_string();
         workload.exit()?;
         daemon.stop()?;
-        Ok((profile, truth, blind))
+        Ok((profile, truth, blind_spots))
     }
 
     fn is_true(&self, arguments: &[&str]) -> Result<()> {
-        let (profile, truth, blind) = self.profile(arguments)?;
+        let (profile, truth, blind_spots) = self.profile(arguments)?;
         let total = truth.total();
         let seen = (profile.exact_objects, profile.exact_space);
         ensure!(
             seen == (total.alloc.objects, total.alloc.bytes),
-            "{seen:?}, not {total:?}; blind: {blind}"
+            "{seen:?}, not {total:?}; blind: {blind_spots}"
         );
         let held = profile.totals.inuse_space;
         ensure!(held.value == total.live.bytes as f64, "held {held:?}, not {}", total.live.bytes);
-        ensure!(!blind.contains("jemalloc"), "{blind}");
+        ensure!(!blind_spots.contains("jemalloc"), "{blind_spots}");
         Ok(())
     }
 }
@@ -168,9 +168,9 @@ fn local_symbols_of_a_program_are_probed() -> Result<()> {
 fn an_allocator_without_symbols_is_named() -> Result<()> {
     for in_library in [true, false] {
         let case = Case { prefix: "je_arrow_", is_stripped: true, in_library, ..CASE };
-        let (profile, _, blind) = case.profile(&[])?;
+        let (profile, _, blind_spots) = case.profile(&[])?;
         let words = "contains jemalloc, its functions have no symbols";
-        ensure!(blind.contains(words), "{blind}");
+        ensure!(blind_spots.contains(words), "{blind_spots}");
         let notes = profile.json["notes"].to_string();
         ensure!(notes.contains(words), "{notes}");
     }

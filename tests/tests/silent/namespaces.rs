@@ -276,8 +276,8 @@ fn an_executable_that_root_cannot_open_is_blind() -> Result<()> {
         let profile = daemon.profile("alloc", &[])?;
         let seen = (profile.exact_objects, profile.exact_space);
         ensure!(seen == (truth.objects, truth.bytes), "{seen:?} is not {truth:?}");
-        let blind = daemon.json("ps")?["processes"][0]["blind"].to_string();
-        is_named(&mount, &blind)?;
+        let blind_spots = daemon.json("ps")?["processes"][0]["blind"].to_string();
+        is_named(&mount, &blind_spots)?;
         workload.exit()?;
         daemon.stop()?;
     }

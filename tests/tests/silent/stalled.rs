@@ -2,7 +2,7 @@
 //! no ruinous weight, and the head of the profile reports the pause.
 
 use anyhow::{Context, Result, ensure};
-use sampler_common::sampling::brake::MAX_FACTOR;
+use sampler_common::sampling::ring_pressure::MAX_FACTOR;
 use sampler_common::units::utc;
 use sampler_tests::{Daemon, Profile, Truth, Workload, wait};
 use serde_json::Value;

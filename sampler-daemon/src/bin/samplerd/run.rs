@@ -320,7 +320,7 @@ fn settings(
         follow: attach_mode == AttachMode::Descendants,
         pid_namespace: pid_namespace(namespace, tasks)?,
         tasks,
-        brake: args.max_samples_per_second.is_finite(),
+        ring_pressure: args.max_samples_per_second.is_finite(),
         windows: args.windows,
     })
 }

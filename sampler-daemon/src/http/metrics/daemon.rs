@@ -145,14 +145,14 @@ fn pressure(status: &StatusReport, page: &mut Page) {
         "Largest interval in force by the one asked for: above 1 where samples come too fast";
     page.gauge("sampler_back_pressure_ratio", help, factor);
     let raised = each().filter(|of| of.raised.factor() > 1.0).count() as f64;
-    let braked = each().filter(|of| of.is_braked).count() as f64;
+    let by_ring = each().filter(|of| of.is_raised_by_ring).count() as f64;
     page.family(
         "sampler_back_pressure_processes",
         Kind::Gauge,
         "Processes whose interval is raised now, by the limit of samples or by the full ring",
     )
     .sample(&[("cause", "limit")], raised)
-    .sample(&[("cause", "ring")], braked);
+    .sample(&[("cause", "ring")], by_ring);
     if status.limits.daemon.is_finite() {
         let help = "Most samples in a second";
         page.gauge("sampler_samples_per_second_limit", help, status.limits.daemon);

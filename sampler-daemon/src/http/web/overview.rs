@@ -15,12 +15,12 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
     let settings = &status.settings;
     let processes = listing.processes.iter().map(process);
     let groups = listing.groups.iter().map(group);
-    let blind = status.coverage.iter().map(|of| match of.count {
+    let blind_spots = status.coverage.iter().map(|of| match of.count {
         1 => shown(&of.reason.to_string()).into_owned(),
         n => format!("{} ({n} processes)", shown(&of.reason.to_string())),
     });
-    let blind: Vec<String> =
-        status.blind.iter().map(|of| shown(of).into_owned()).chain(blind).collect();
+    let blind_spots: Vec<String> =
+        status.blind_spots.iter().map(|of| shown(of).into_owned()).chain(blind_spots).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
@@ -35,7 +35,7 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
         "cost_text": shown(&status.cost.text()),
         "losses": losses(status),
         "unseen_calls": status.unseen_calls,
-        "blind": blind,
+        "blind": blind_spots,
         "raised": raised(status),
         "processes": processes.chain(groups).collect::<Vec<_>>(),
     })
@@ -58,7 +58,7 @@ fn losses(status: &StatusReport) -> Value {
 /// Returns the processes whose interval is raised now.
 fn raised(status: &StatusReport) -> Vec<u32> {
     let is_raised = |of: &&crate::pipeline::SamplingReport| {
-        of.pressure.raised.factor() > 1.0 || of.pressure.is_braked
+        of.pressure.raised.factor() > 1.0 || of.pressure.is_raised_by_ring
     };
     status.intervals.iter().filter(is_raised).map(|of| of.pid).collect()
 }
@@ -72,7 +72,8 @@ fn process(of: &ProcessReport) -> Value {
     value["running"] = json!(record.exited.is_none());
     value["folded"] = json!(record.folded);
     value["interval_bytes"] = json!(units::whole_interval(record.sampling.shown_interval()));
-    value["blind"] = record.blind.iter().map(|of| shown(&of.to_string()).into_owned()).collect();
+    value["blind"] =
+        record.blind_spots.iter().map(|of| shown(&of.to_string()).into_owned()).collect();
     value
 }
 

@@ -99,7 +99,7 @@ pub(super) fn router(token: Token, profiler: Profiler, names: Names) -> Router {
 async fn overview(State(site): Site) -> Answer {
     let profiler = &site.profiles.profiler;
     let mut status = profiler.status().await?.map_err(Problem::broken)?;
-    status.blind.extend(site.profiles.names.limits());
+    status.blind_spots.extend(site.profiles.names.limits());
     let request = ListRequest { fold_exited: true, ..ListRequest::default() };
     let listing = profiler.processes(request).await?.map_err(Problem::broken)?;
     let body = serde_json::to_vec(&overview_json(&status, &listing));

@@ -1,5 +1,5 @@
 use super::super::allocator::Function;
-use super::super::discovery::BLIND_LINES;
+use super::super::discovery::MAX_BLIND_SPOTS;
 use super::*;
 use crate::running::Running;
 use sampler_common::wire::Role;
@@ -157,7 +157,7 @@ fn a_static_program_is_its_own_allocator() {
         let child = start(&program, &[]);
         let discovery = discover(child.pid());
         assert_eq!(only(&discovery).path, program.to_string_lossy());
-        assert!(discovery.blind.is_empty(), "{discovery:?}");
+        assert!(discovery.blind_spots.is_empty(), "{discovery:?}");
     }
 }
 
@@ -168,8 +168,8 @@ fn a_stripped_static_program_is_blind() {
     let child = start(&program, &[]);
     let discovery = discover(child.pid());
     assert!(discovery.allocators.is_empty());
-    assert_eq!(discovery.blind.len(), 1, "{discovery:?}");
-    let Blind { place, why } = &discovery.blind[0];
+    assert_eq!(discovery.blind_spots.len(), 1, "{discovery:?}");
+    let BlindSpot { place, why } = &discovery.blind_spots[0];
     assert!(*place == program.to_string_lossy() && why.contains("stripped"), "{place}: {why}");
 }
 
@@ -186,8 +186,8 @@ fn an_interposer_is_named_in_addition_to_glibc() {
     let child = start(&program, &[]);
     let discovery = discover(child.pid());
     only(&discovery);
-    assert_eq!(discovery.blind.len(), 1, "{discovery:?}");
-    let Blind { place, why } = &discovery.blind[0];
+    assert_eq!(discovery.blind_spots.len(), 1, "{discovery:?}");
+    let BlindSpot { place, why } = &discovery.blind_spots[0];
     assert!(*place == program.to_string_lossy() && why.contains("not seen"), "{place}: {why}");
 }
 
@@ -261,11 +261,11 @@ fn a_process_that_is_gone_is_an_error() {
 
 #[test]
 fn the_number_of_blind_reasons_is_bounded() {
-    let blind = (0..BLIND_LINES + 3).map(|line| line.to_string().into()).collect();
-    let mut discovery = Discovery { blind, ..Discovery::default() };
+    let blind_spots = (0..MAX_BLIND_SPOTS + 3).map(|line| line.to_string().into()).collect();
+    let mut discovery = Discovery { blind_spots, ..Discovery::default() };
     discovery.shorten();
-    assert_eq!(discovery.blind.len(), BLIND_LINES + 1);
-    assert_eq!(discovery.blind[BLIND_LINES].why, "and 3 more files");
+    assert_eq!(discovery.blind_spots.len(), MAX_BLIND_SPOTS + 1);
+    assert_eq!(discovery.blind_spots[MAX_BLIND_SPOTS].why, "and 3 more files");
 }
 
 #[test]

@@ -107,13 +107,13 @@ impl Worker {
         // Reasons for whole processes come before reasons for parts.
         for refused in [true, false] {
             let records = processes().filter(|of| of.refused == refused);
-            let blind = records.flat_map(|record| {
-                record.blind.iter().map(|of| Case::blind(record.pid, &record.comm, of))
+            let blind_spots = records.flat_map(|record| {
+                record.blind_spots.iter().map(|of| Case::blind_spot(record.pid, &record.comm, of))
             });
-            notes.extend(few(blind));
+            notes.extend(few(blind_spots));
         }
-        // For processes with blind parts the reason is known.
-        let uncalled = gathered.uncalled.iter().map(record).filter(|of| of.blind.is_empty());
+        // For processes with blind spots the reason is known.
+        let uncalled = gathered.uncalled.iter().map(record).filter(|of| of.blind_spots.is_empty());
         notes.extend(few(uncalled.map(|record| of(record, Reason::Uncalled))));
     }
 }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_number_of_notes_is_bounded() {
-        let reason = |pid: u32| Reason::Blind(format!("reason {}", pid % 9));
+        let reason = |pid: u32| Reason::BlindSpot(format!("reason {}", pid % 9));
         let reasons = (0..600).map(|pid| Case { pid, comm: "cc1", place: "", reason: reason(pid) });
         let notes = few(reasons);
         let Note::Processes(first) = &notes[0] else { panic!("{:?}", notes[0]) };

@@ -20,13 +20,13 @@ fn by_limits(of: &SamplingRecord) -> Option<Reason> {
 }
 
 fn by_the_ring(of: &SamplingRecord, clocks: Clocks) -> Option<Reason> {
-    let braking = of.braking;
+    let raises = of.ring_pressure;
     let unix_ms = |ns| clocks.to_unix(ns) / 1_000_000;
-    (braking.times > 0).then(|| Reason::RaisedByRing {
-        factor: braking.factor.round_ties_even() as u64,
-        from_unix_ms: unix_ms(braking.from_ns),
-        until_unix_ms: braking.until_ns.map(unix_ms),
-        times: braking.times,
+    (raises.times > 0).then(|| Reason::RaisedByRing {
+        factor: raises.factor.round_ties_even() as u64,
+        from_unix_ms: unix_ms(raises.from_ns),
+        until_unix_ms: raises.until_ns.map(unix_ms),
+        times: raises.times,
     })
 }
 
@@ -43,7 +43,7 @@ mod tests {
         let reasons = |of: &SamplingRecord| raised(of, clocks).collect::<Vec<_>>();
         let mut record = SamplingRecord::new(Sampling::geometric(64 << 10));
         assert_eq!(reasons(&record), []);
-        record.note_brake(30, clocks.now_ns);
+        record.note_ring_level(30, clocks.now_ns);
         let from_unix_ms = clocks.to_unix(clocks.now_ns) / 1_000_000;
         let ring = |until_unix_ms, times| Reason::RaisedByRing {
             factor: 8,
@@ -52,9 +52,9 @@ mod tests {
             times,
         };
         assert_eq!(reasons(&record), [ring(None, 1)]);
-        record.braking.end(clocks.now_ns);
+        record.ring_pressure.end(clocks.now_ns);
         assert_eq!(reasons(&record), [ring(Some(from_unix_ms), 1)]);
-        record.note_brake(1, clocks.now_ns);
+        record.note_ring_level(1, clocks.now_ns);
         (record.raised.raises, record.raised_since) =
             (1, Some(UNIX_EPOCH + Duration::from_secs(1)));
         assert_eq!(reasons(&record), [Reason::RaisedByLimit(Some(1000)), ring(None, 2)]);

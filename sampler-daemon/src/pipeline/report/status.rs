@@ -64,7 +64,7 @@ pub struct StatusReport {
     /// Probes.
     pub probes: Vec<ProbeReport>,
     /// What samplerd cannot see, one sentence each.
-    pub blind: Vec<String>,
+    pub blind_spots: Vec<String>,
     /// What is not available: a kind of profile or `history`, and why, in one line.
     pub unsupported: Vec<(&'static str, String)>,
     /// Tables: name, used, bound.
@@ -114,7 +114,7 @@ impl StatusReport {
         self.rss_bytes = memory::own_rss_bytes();
         self.cost = std::mem::take(&mut self.unread).read();
         let unexplained = unexplained::note(&std::mem::take(&mut self.compared));
-        self.blind.extend(unexplained.map(|note| note.to_string()));
+        self.blind_spots.extend(unexplained.map(|note| note.to_string()));
         self
     }
 }
@@ -147,7 +147,7 @@ impl Worker {
             outcomes: outcomes.iter().collect(),
             intervals: self.samplings(),
             probes: self.probes(),
-            blind: self.blind(),
+            blind_spots: self.blind_spots(),
             unsupported: self.config.capabilities().unsupported(),
             tables: vec![
                 ("live", self.kernel.live.len(), u64::from(self.kernel.live.bound())),
@@ -291,48 +291,49 @@ impl Worker {
         met.map(|(count, what)| format!("{} {what}", units::grouped(count)))
     }
 
-    fn blind(&self) -> Vec<String> {
-        let mut blind: Vec<String> =
+    fn blind_spots(&self) -> Vec<String> {
+        let mut blind_spots: Vec<String> =
             self.blind_processes().iter().map(Processes::to_string).collect();
-        blind.extend(self.slow_probes());
-        blind.extend(self.tree_limits());
-        blind.extend(self.injections.as_ref().and_then(Injections::limits));
-        blind.extend(self.patched_limits());
-        blind.extend(self.module_limits());
+        blind_spots.extend(self.slow_probes());
+        blind_spots.extend(self.tree_limits());
+        blind_spots.extend(self.injections.as_ref().and_then(Injections::limits));
+        blind_spots.extend(self.patched_limits());
+        blind_spots.extend(self.module_limits());
         let refused = self.ingest.outcomes.get(Outcome::StackTableFull);
-        blind.extend((refused > 0).then(|| {
+        blind_spots.extend((refused > 0).then(|| {
             format!(
                 "the stacks of {} samples: each process has its share of the stack table (give a larger interval)",
                 units::grouped(refused)
             )
         }));
-        blind.push("blocks allocated before the attach are unknown, not zero".into());
+        blind_spots.push("blocks allocated before the attach are unknown, not zero".into());
         if self.config.settings.usdt && !self.config.settings.uses_usdt() {
-            blind.push(
+            blind_spots.push(
                 "what processes sample by themselves: perf probes cannot raise the semaphores of otel_memory"
                     .into(),
             );
         }
         if self.engine() != ProbeEngine::Perf {
-            blind.push(
+            blind_spots.push(
                 "what a vfork child does to its parent's heap before execve (--probe-engine perf sees it)"
                     .into(),
             );
         }
         if self.is_open() && !self.process_events.is_open() {
-            blind.push(
+            blind_spots.push(
                 "the kernel does not tell of new mappings (see the log): programs shorter than a moment have no names"
                     .into(),
             );
         }
-        blind.push(match self.config.settings.mappings {
+        blind_spots.push(match self.config.settings.mappings {
             true => "memory mapped past the C library's mmap, mremap and sbrk (kind mapped)".into(),
             false => "memory that programs map themselves (--no-mappings): no kind mapped".into(),
         });
         if !self.config.settings.track_live {
             let why = if self.config.windows.is_some() { "--windows" } else { "--no-live" };
-            blind.push(format!("frees are not probed ({why}): nothing is known of live memory"));
+            blind_spots
+                .push(format!("frees are not probed ({why}): nothing is known of live memory"));
         }
-        blind
+        blind_spots
     }
 }

@@ -48,8 +48,8 @@ impl Ours {
             follow: false,
             pid_namespace: None,
             tasks: TaskOffsets::of_kernel().ok(),
-            // The brake is off, because nobody reads the ring.
-            brake: false,
+            // Ring pressure is off, because nobody reads the ring.
+            ring_pressure: false,
             windows: None,
         };
         let mut kernel = Kernel::load(&settings, Attacher::Here)?;

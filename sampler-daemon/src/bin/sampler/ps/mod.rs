@@ -1,6 +1,6 @@
 //! `sampler ps`: the processes that are or were profiled, or groups of them.
 
-mod blind;
+mod blind_spots;
 mod costs;
 mod entry;
 mod text;
@@ -10,7 +10,7 @@ use crate::connect::{self, Address};
 use crate::status::cost;
 use crate::{output, page, source};
 use anyhow::Result;
-pub(crate) use blind::blind;
+pub(crate) use blind_spots::blind_spots;
 use entry::{Entry, sorted};
 use sampler_common::encode::json;
 use sampler_common::encode::name::shown;
@@ -62,7 +62,7 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
         groups: sorted(of_groups, verb.sort),
         costs,
         raised: crate::status::raised(processes.iter().filter_map(|(of, _)| of.sampling.as_ref())),
-        blind: blind(processes.iter().map(|(process, _)| process)),
+        blind_spots: blind_spots(processes.iter().map(|(process, _)| process)),
     };
     output::print(page.text(page::width()).as_bytes())
 }
@@ -110,7 +110,7 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
         "allocators": process.allocators,
         "sampling": process.sampling.as_ref().map(crate::status::sampling),
         "allocator_in_force": process.allocator_in_force,
-        "blind": process.blind,
+        "blind": process.blind_spots,
         "folded": process.folded,
         "bounds": crate::status::outcomes(&process.bounds),
         "cgroup": process.cgroup,

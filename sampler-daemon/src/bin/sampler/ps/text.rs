@@ -25,14 +25,14 @@ pub(super) struct Listing {
     pub(super) sources: String,
     /// The cost of profiling, by process.
     pub(super) costs: Vec<String>,
-    pub(super) blind: Vec<String>,
+    pub(super) blind_spots: Vec<String>,
     /// The processes whose interval is raised.
     pub(super) raised: Vec<String>,
 }
 
 impl Listing {
     pub(super) fn text(&self, width: usize) -> String {
-        let Listing { by, running, exited, groups, sources, costs, blind, raised } = self;
+        let Listing { by, running, exited, groups, sources, costs, blind_spots, raised } = self;
         if running.is_empty() && exited.is_empty() && groups.is_empty() {
             return "no process is profiled\n".to_owned();
         }
@@ -64,7 +64,7 @@ impl Listing {
         }
         costs.iter().for_each(|cost| out += &paragraph("cost:", cost, 6, width));
         raised.iter().for_each(|line| out += &paragraph("raised:", &shown(line), 8, width));
-        blind.iter().for_each(|reason| out += &paragraph("blind:", &shown(reason), 7, width));
+        blind_spots.iter().for_each(|reason| out += &paragraph("blind:", &shown(reason), 7, width));
         out
     }
 }
@@ -144,7 +144,7 @@ mod tests {
             groups: vec![entry(9_999_999, &long), entry(2, "")],
             sources: "uprobes: x 1, ".repeat(20),
             costs: vec!["pid 1: much".repeat(20)],
-            blind: vec![long.clone()],
+            blind_spots: vec![long.clone()],
             raised: vec![long.clone()],
         };
         for by in [None, Some(By::Container)] {
@@ -166,7 +166,7 @@ mod tests {
             groups: vec![],
             sources: String::new(),
             costs: vec![],
-            blind: vec![],
+            blind_spots: vec![],
             raised: vec![],
         };
         assert_eq!(none.text(80), "no process is profiled\n");

@@ -12,7 +12,7 @@ use crate::{output, page, source};
 use anyhow::Result;
 pub(crate) use pressure::raised;
 use sampler_daemon::rpc::v1::{
-    Blind, Count, Exclusion, Outcome, Probe, ProcessInterval, StatusRequest, StatusResponse,
+    BlindSpot, Count, Exclusion, Outcome, Probe, ProcessInterval, StatusRequest, StatusResponse,
 };
 use serde_json::{Map, Value, json};
 
@@ -53,14 +53,14 @@ fn object(status: &StatusResponse) -> Value {
         "intervals": intervals(&status.intervals),
         "probes": status.probes.iter().map(probe).collect::<Vec<_>>(),
         "tables": tables,
-        "blind": status.blind,
+        "blind": status.blind_spots,
         "process_events": status.process_events.as_ref().map(|of| json!({
             "read": of.read,
             "lost": of.lost,
             "images_refused": of.images_refused,
             "files_missed": of.files_missed,
         })),
-        "coverage": status.coverage.iter().map(blind).collect::<Vec<_>>(),
+        "coverage": status.coverage.iter().map(blind_spot).collect::<Vec<_>>(),
         "excluded": status.excluded.iter().map(excluded).collect::<Vec<_>>(),
         "excluded_calls": status.excluded_calls,
         "unseen_calls": status.unseen_calls,
@@ -105,7 +105,7 @@ pub(crate) fn sampling(of: &ProcessInterval) -> Value {
     })
 }
 
-fn blind(of: &Blind) -> Value {
+fn blind_spot(of: &BlindSpot) -> Value {
     json!({
         "why": of.why,
         "processes": of.processes,

@@ -70,8 +70,8 @@ pub(super) fn table(status: &StatusResponse, sources: &str, width: usize) -> Str
     page.paragraph("tables", &tables.collect::<Vec<_>>().join(", "));
     page.paragraph("events", &process_events(status));
     page.paragraph("excluded", &excluded(status));
-    for blind in &status.blind {
-        page.paragraph("blind", &shown(blind));
+    for blind_spot in &status.blind_spots {
+        page.paragraph("blind", &shown(blind_spot));
     }
     page.outcomes(status);
     page.probes(&status.probes);
@@ -276,7 +276,7 @@ mod tests {
         let status = StatusResponse {
             version: long.clone(),
             probe_engine: long.clone(),
-            blind: vec![long.clone()],
+            blind_spots: vec![long.clone()],
             probes: vec![Probe {
                 path: long.clone(),
                 symbols: vec![long.clone()],

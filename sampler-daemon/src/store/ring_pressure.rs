@@ -3,7 +3,7 @@
 
 /// All raises so far, summarized.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Braking {
+pub struct RingPressure {
     /// How many times the interval was raised from an unraised one.
     pub times: u64,
     /// `CLOCK_MONOTONIC` before the last raise, nanoseconds: the earliest time at which the raise
@@ -15,7 +15,7 @@ pub struct Braking {
     pub factor: f64,
 }
 
-impl Braking {
+impl RingPressure {
     /// Notes that the interval is `factor` times as long, and was not raised until `since_ns`.
     pub fn raise(&mut self, since_ns: u64, factor: f64) {
         if self.times == 0 || self.until_ns.is_some() {
@@ -39,9 +39,9 @@ mod tests {
 
     #[test]
     fn continued_raises_count_once() {
-        let mut of = Braking::default();
+        let mut of = RingPressure::default();
         of.end(1);
-        assert_eq!(of, Braking::default());
+        assert_eq!(of, RingPressure::default());
         of.raise(5, 4.0);
         of.raise(7, 2.0);
         assert_eq!((of.times, of.from_ns, of.until_ns, of.factor), (1, 5, None, 4.0));

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 const MAX_NAMED_PROCESSES: usize = 3;
 
 /// Returns one line for each reason.
-pub(crate) fn blind<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<String> {
+pub(crate) fn blind_spots<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<String> {
     let mut reasons: BTreeMap<&str, Vec<&Process>> = BTreeMap::new();
     for process in processes {
-        for line in &process.blind {
+        for line in &process.blind_spots {
             reasons.entry(line).or_default().push(process);
         }
     }
@@ -39,18 +39,18 @@ mod tests {
 
     #[test]
     fn equal_reasons_are_printed_once() {
-        let process = |pid, blind: &[&str]| Process {
+        let process = |pid, blind_spots: &[&str]| Process {
             pid,
             comm: "cc1".into(),
-            blind: blind.iter().map(|line| (*line).to_owned()).collect(),
+            blind_spots: blind_spots.iter().map(|line| (*line).to_owned()).collect(),
             ..Process::default()
         };
         let many: Vec<Process> = (1..=5).map(|pid| process(pid, &["gone"])).collect();
         let few = [process(9, &["static", "gone"])];
         assert_eq!(
-            blind(many.iter().chain(&few)),
+            blind_spots(many.iter().chain(&few)),
             ["6 processes (cc1 1, cc1 2, cc1 3, …): gone", "cc1 9: static"]
         );
-        assert_eq!(blind(few[..0].iter()), [""; 0]);
+        assert_eq!(blind_spots(few[..0].iter()), [""; 0]);
     }
 }

@@ -1,12 +1,12 @@
-//! Estimates under the brake: the rate of later calls follows from earlier samples, without any
+//! Estimates under ring pressure: the rate of later calls follows from earlier samples, without any
 //! bias. The rate falls no further than allowed. Records that then find no room lose their stacks
-//! and keep their sizes. `cargo test --test brake -- --nocapture` prints the table.
+//! and keep their sizes. `cargo test --test ring_pressure -- --nocapture` prints the table.
 
 mod common;
 
 use common::{Local, SplitMix};
 use sampler_common::estimate::{Confidence, RowMoments, Sample, weighted};
-use sampler_common::sampling::brake::{FINE_INTERVAL_BYTES, MAX_FACTOR, level};
+use sampler_common::sampling::ring_pressure::{FINE_INTERVAL_BYTES, MAX_FACTOR, level};
 use sampler_common::sampling::{Decision, Design, Random as _, Strategy, decide};
 
 const RUNS: u32 = 1500;
@@ -39,13 +39,13 @@ fn run(storm: &Storm, random: &mut SplitMix) -> (f64, bool, u32) {
             }
             let level = level(waiting, waiting, RING);
             highest = highest.max(level);
-            design = storm.design.braked(level);
+            design = storm.design.at_ring_level(level);
         }
         if storm.reads > 0 && call % storm.reads == 0 {
             waiting = waiting.saturating_sub(RECORD);
         }
     }
-    let largest = design.interval().max(storm.design.braked(highest).interval());
+    let largest = design.interval().max(storm.design.at_ring_level(highest).interval());
     let most = (MAX_FACTOR as f64 * storm.design.interval()).max(FINE_INTERVAL_BYTES as f64);
     assert!(largest <= most * 1.01, "an interval of {largest}");
     let estimate =
@@ -54,7 +54,7 @@ fn run(storm: &Storm, random: &mut SplitMix) -> (f64, bool, u32) {
 }
 
 #[test]
-fn braked_rates_leave_estimates_unbiased() {
+fn rates_at_ring_levels_leave_estimates_unbiased() {
     let mut random = SplitMix(7);
     random.next();
     let by_bytes: &[(u64, u32)] = &[(1, 0), (1, 100), (64, 0), (64, 30), (4096, 0)];

@@ -1,17 +1,17 @@
 //! Back-pressure in the kernel, applied at every sampled call and nowhere else. The rule is
-//! [`sampler_common::sampling::brake`].
+//! [`sampler_common::sampling::ring_pressure`].
 
 use crate::{atomic, maps, record, settings, target};
 use sampler_common::limits::CLASSES;
-use sampler_common::sampling::brake::level;
+use sampler_common::sampling::ring_pressure::level;
 use sampler_common::sampling::{Design, Strategy};
 
 /// Sets the design of a size class according to the bytes that wait in the ring. The design is in
 /// force from the next call on.
 #[inline(never)]
-#[unsafe(export_name = "brake_look")]
-pub extern "C" fn look(slot: u32, class: u32) -> u64 {
-    let size = settings::brake_ring_bytes();
+#[unsafe(export_name = "apply_ring_pressure")]
+pub extern "C" fn apply(slot: u32, class: u32) -> u64 {
+    let size = settings::pressure_ring_bytes();
     if size == 0 {
         return 0;
     }
@@ -33,7 +33,7 @@ pub extern "C" fn look(slot: u32, class: u32) -> u64 {
     let design = unsafe { designs.cast::<u64>().add(class) };
     // SAFETY: an aligned field of a map value; the daemon may be writing it, hence volatile.
     let before = unsafe { core::ptr::read_volatile(wanted) };
-    let new = Design::from_word(before).braked(level).word();
+    let new = Design::from_word(before).at_ring_level(level).word();
     // SAFETY: as above.
     let old = unsafe { core::ptr::read_volatile(design) };
     if old == new {
@@ -46,7 +46,7 @@ pub extern "C" fn look(slot: u32, class: u32) -> u64 {
     let is_stride = Design::from_word(new).tag() == Strategy::Stride as u8;
     if is_stride == (new > old) {
         // SAFETY: a field of a map value.
-        atomic::add(unsafe { &raw mut (*process).braked }, 1);
+        atomic::add(unsafe { &raw mut (*process).ring_raises }, 1);
     }
     // SAFETY: as above.
     unsafe { core::ptr::write_volatile(design, new) };

@@ -1,4 +1,4 @@
-//! The brake: lower rates for a process whose records wait in the ring buffer, so that the ring
+//! Ring pressure: lower rates for a process whose records wait in the ring buffer, so that the ring
 //! buffer does not fill.
 //!
 //! Plainly: the more bytes of a process wait, compared with the free bytes, the rarer the process
@@ -9,8 +9,8 @@
 //! [`FINE_INTERVAL_BYTES`] and [`MAX_FACTOR`] times the interval in force.
 //!
 //! The rise is bounded because a block that was sampled at a long interval keeps its weight as long
-//! as it is held. The brake multiplies the variance by at most [`MAX_FACTOR`]: an interval of what
-//! is held is at most √8 = 2.8 times as wide as without the brake. Intervals shorter than
+//! as it is held. Ring pressure multiplies the variance by at most [`MAX_FACTOR`]: an interval of
+//! what is held is at most √8 = 2.8 times as wide as without it. Intervals shorter than
 //! [`FINE_INTERVAL_BYTES`] may rise to that value: most stacks would be lost otherwise. There 10
 //! MiB still give some 160 samples, ± 15 %. If the ring buffer is full even so, samples lose their
 //! stacks and keep their sizes.
@@ -77,7 +77,7 @@ impl Design {
     /// the interval, and never more than [`MAX_INTERVAL_BYTES`]. [`FINE_INTERVAL_BYTES`] does not
     /// apply to a rate per call. A design that samples nothing, and an external design, stay.
     #[inline(always)]
-    pub const fn braked(self, level: u32) -> Design {
+    pub const fn at_ring_level(self, level: u32) -> Design {
         let level = level & 63;
         if level == 0 || self.is_external() {
             return self;
@@ -121,7 +121,7 @@ mod tests {
     const RING: u64 = 16 << 20;
 
     #[test]
-    fn a_single_process_is_braked_from_a_third_of_the_ring() {
+    fn a_single_process_is_raised_from_a_third_of_the_ring() {
         let alone = |bytes| level(bytes, bytes, RING);
         assert_eq!(alone(RING / 4), 0);
         assert_eq!(alone(RING * 15 / 16 / 3 + 16), 1);
@@ -147,15 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn never_and_external_designs_are_not_braked() {
+    fn never_and_external_designs_are_not_raised() {
         for design in [Design::NEVER, Design::from_word((Strategy::External as u64) << 56 | 77)] {
-            assert_eq!(design.braked(9), design);
+            assert_eq!(design.at_ring_level(9), design);
         }
     }
 
     proptest! {
         #[test]
-        fn more_waiting_bytes_never_lower_the_brake_level(
+        fn more_waiting_bytes_never_lower_the_ring_level(
             own in 0u64..RING, more in 0u64..4096, others in 0u64..RING, size in 12u32..30,
         ) {
             let size = 1 << size;
@@ -168,8 +168,8 @@ mod tests {
         fn a_level_halves_the_rate(interval in 1u64..1 << 32, level in 0u32..=MAX_LEVEL, which in 0usize..5) {
             let strategy = Strategy::ALL[which];
             let Some(design) = Design::from_interval(strategy, interval, 1.0) else { return Ok(()) };
-            let braked = design.braked(level);
-            prop_assert_eq!(braked.strategy(), design.strategy());
+            let raised = design.at_ring_level(level);
+            prop_assert_eq!(raised.strategy(), design.strategy());
             let most = match strategy {
                 Strategy::Bernoulli => MAX_FACTOR as f64 * design.interval(),
                 _ => (MAX_FACTOR as f64 * design.interval()).max(FINE_INTERVAL_BYTES as f64),
@@ -178,12 +178,12 @@ mod tests {
             let wanted = (design.interval() * f64::from(level).exp2()).min(most);
             // Close to "always", half the rate gives more than half of the samples: within a factor
             // of 1.5 there.
-            let ratio = braked.interval() / wanted;
+            let ratio = raised.interval() / wanted;
             prop_assert!((0.65..1.5).contains(&ratio), "{interval} at {level}: {ratio}");
             if interval > 1000 {
                 prop_assert!((0.99..1.01).contains(&ratio), "{interval} at {level}: {ratio}");
             }
-            prop_assert!(braked.interval() >= design.interval() * 0.999_999);
+            prop_assert!(raised.interval() >= design.interval() * 0.999_999);
         }
     }
 }

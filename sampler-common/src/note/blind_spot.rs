@@ -4,27 +4,27 @@ use std::fmt::{self, Formatter};
 
 /// Why samplerd cannot see a part of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blind {
+pub struct BlindSpot {
     /// The file that the reason applies to; empty: the whole process.
     pub place: String,
     /// The reason.
     pub why: String,
 }
 
-impl Blind {
+impl BlindSpot {
     /// Why samplerd cannot see a file's allocations.
-    pub fn at(place: &str, why: impl Into<String>) -> Blind {
-        Blind { place: place.to_owned(), why: why.into() }
+    pub fn at(place: &str, why: impl Into<String>) -> BlindSpot {
+        BlindSpot { place: place.to_owned(), why: why.into() }
     }
 }
 
-impl<T: Into<String>> From<T> for Blind {
-    fn from(why: T) -> Blind {
-        Blind::at("", why)
+impl<T: Into<String>> From<T> for BlindSpot {
+    fn from(why: T) -> BlindSpot {
+        BlindSpot::at("", why)
     }
 }
 
-impl fmt::Display for Blind {
+impl fmt::Display for BlindSpot {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.place.as_str() {
             "" => f.write_str(&self.why),
