@@ -170,8 +170,8 @@ fn other(call: &Call, cookie: Cookie, request: &mut Request) -> u32 {
     let slot = request.slot;
     let role = cookie.role();
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return SKIP };
-    let mut asked = arguments::ParsedArguments { size: 0, argument: 0, follow: 0 };
-    match arguments::ask(call.raw(), cookie.0, &raw mut asked) {
+    let mut parsed = arguments::ParsedArguments { size: 0, argument: 0, follow: 0 };
+    match arguments::parse(call.raw(), cookie.0, &raw mut parsed) {
         arguments::CHARGED => {}
         arguments::REFUSED => {
             live::count(totals, Outcome::Refused);
@@ -179,7 +179,7 @@ fn other(call: &Call, cookie: Cookie, request: &mut Request) -> u32 {
         }
         _ => return nested(call, totals),
     }
-    let arguments::ParsedArguments { size, argument, follow } = asked;
+    let arguments::ParsedArguments { size, argument, follow } = parsed;
     *request = Request { slot, role, size, follow: follow != 0, argument };
     FOLLOW
 }

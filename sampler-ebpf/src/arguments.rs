@@ -25,12 +25,12 @@ pub struct ParsedArguments {
     pub follow: u64,
 }
 
-/// Parses the arguments of a call into `asked`. Returns [`CHARGED`], [`REFUSED`] or [`NESTED`].
+/// Parses the arguments of a call into `parsed`. Returns [`CHARGED`], [`REFUSED`] or [`NESTED`].
 ///
 /// A function of its own whose results are unknown to the verifier. So the verifier checks the
 /// following code once, and not once for each role.
 #[inline(never)]
-pub fn ask(context: *mut c_void, cookie: u64, asked: *mut ParsedArguments) -> u32 {
+pub fn parse(context: *mut c_void, cookie: u64, parsed: *mut ParsedArguments) -> u32 {
     let call = Call::new(context);
     let cookie = Cookie(cookie);
     let (shape, role) = (cookie.shape(), cookie.role());
@@ -69,7 +69,7 @@ pub fn ask(context: *mut c_void, cookie: u64, asked: *mut ParsedArguments) -> u3
     let unknown = call.ip() >> 63;
     let all = ParsedArguments { size, argument: pointer | unknown, follow: u64::from(can_fail) | unknown };
     // SAFETY: the caller's variable.
-    unsafe { asked.write(all) };
+    unsafe { parsed.write(all) };
     CHARGED
 }
 

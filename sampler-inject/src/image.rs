@@ -47,7 +47,7 @@ struct FunctionWords {
 #[derive(Clone, Debug)]
 struct LoaderWords {
     rate: u64,
-    asked: u64,
+    requested: u64,
     clock: u64,
     seed: u64,
     is_done: u64,
@@ -204,7 +204,7 @@ impl Image {
         let injected = 1 | u64::from(values.has_rdrand) << 1;
         for (address, value) in [
             (words.rate, values.rate),
-            (words.asked, values.rate),
+            (words.requested, values.rate),
             (words.clock, values.clock),
             (words.seed, values.seed | 1),
             (words.injected, injected),
@@ -240,7 +240,7 @@ impl Image {
     /// Addresses of the rates in an image at `base`.
     #[must_use]
     pub fn rates(&self, base: u64) -> [u64; 2] {
-        [base + self.words.rate, base + self.words.asked]
+        [base + self.words.rate, base + self.words.requested]
     }
 
     /// Areas that have to be zero when hooks are put in: address, bytes.
@@ -333,7 +333,7 @@ fn words(
     }
     Ok(LoaderWords {
         rate: head(2)?,
-        asked: head(3)?,
+        requested: head(3)?,
         clock: head(4)?,
         seed: head(5)?,
         is_done: head(6)?,

@@ -304,8 +304,8 @@ pub fn check_filters(tid: Tid, place: StubPlace, calls: &[Call]) -> Result<()> {
         kernel::seccomp_programs(tid).map_err(|error| Refusal::UnreadableSeccomp { error })?;
     let of_table = calls.iter().map(|call| (*call, place.syscall_ip));
     for (call, ip) in of_table.chain(place.own_calls()) {
-        let asked = filter::Call { nr: call.nr as u64, args: call.args, ip };
-        let verdict = filter::evaluate_all(programs.iter().map(Vec::as_slice), &asked)?;
+        let filter_call = filter::Call { nr: call.nr as u64, args: call.args, ip };
+        let verdict = filter::evaluate_all(programs.iter().map(Vec::as_slice), &filter_call)?;
         if verdict != Verdict::Allow {
             return Err(Refusal::Seccomp { nr: call.nr, name: name(call.nr) }.into());
         }

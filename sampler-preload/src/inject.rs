@@ -73,7 +73,7 @@ pub struct LoaderWords {
     /// The rate in force and the rate that was asked for, in raw units of
     /// [`sampler_common::sampling::Rate`]. The loader sets both to the same rate.
     rate: *const AtomicU64,
-    asked: *const AtomicU64,
+    requested: *const AtomicU64,
     /// `__vdso_clock_gettime`, or 0.
     clock: *const AtomicPtr<c_void>,
     /// A random number that is not 0.
@@ -101,7 +101,7 @@ pub static WORDS: LoaderWords = LoaderWords {
     magic: MAGIC,
     bytes: size_of::<LoaderWords>() as u64,
     rate: &raw const SETTINGS.rate,
-    asked: &raw const SETTINGS.asked,
+    requested: &raw const SETTINGS.requested,
     clock: &raw const SETTINGS.clock,
     seed: &raw const SEED,
     is_done: &raw const IS_DONE,

@@ -40,7 +40,7 @@ impl Settings {
     /// Without a reader nothing is sent and nothing is owed: the rate becomes the one that was
     /// asked for.
     pub(crate) fn forget_debt(&self) {
-        if self.rate.load(Relaxed) != self.asked.load(Relaxed) {
+        if self.rate.load(Relaxed) != self.requested.load(Relaxed) {
             self.until_ns.store(0, Relaxed);
             self.sample_at(0);
         }
@@ -48,22 +48,22 @@ impl Settings {
 
     /// Puts the rate of this level into force.
     fn sample_at(&self, level: u32) {
-        let asked = self.asked.load(Relaxed);
-        let rate = token_bucket::rate(Rate::from_raw(asked), level).raw();
+        let requested = self.requested.load(Relaxed);
+        let rate = token_bucket::rate(Rate::from_raw(requested), level).raw();
         let before = self.rate.load(Relaxed);
         if rate == before {
             return;
         }
-        if before == asked {
+        if before == requested {
             self.raises.fetch_add(1, Relaxed);
         }
         // Stored before the rate: a reader that sees a sample of this rate sees it in `lowest`.
         self.lowest.fetch_min(rate, Relaxed);
         self.rate.store(rate, Relaxed);
-        let now_asked = self.asked.load(Relaxed);
-        if now_asked != asked {
+        let now_requested = self.requested.load(Relaxed);
+        if now_requested != requested {
             // samplerd has asked for another rate meanwhile.
-            self.rate.store(now_asked, Relaxed);
+            self.rate.store(now_requested, Relaxed);
         }
     }
 }
@@ -75,44 +75,48 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    fn settings(asked: Rate, limit: u64) -> Settings {
+    fn settings(requested: Rate, limit: u64) -> Settings {
         let settings = Settings::new(Usual::first());
-        settings.begin(asked);
+        settings.begin(requested);
         settings.period_ns.store(SECOND_NS / limit, Relaxed);
         settings
     }
 
     #[test]
     fn the_rate_falls_with_a_flood_and_rises_with_time() {
-        let asked = Rate::from_interval(64 << 10).unwrap();
-        let settings = settings(asked, 1000);
+        let requested = Rate::from_interval(64 << 10).unwrap();
+        let settings = settings(requested, 1000);
         let flood = |now_ns, samples| (0..samples).for_each(|_| settings.take_token_at(now_ns));
         flood(SECOND_NS, 500);
-        assert_eq!((settings.rate(), settings.lowest.load(Relaxed)), (asked, u64::MAX));
+        assert_eq!((settings.rate(), settings.lowest.load(Relaxed)), (requested, u64::MAX));
         flood(SECOND_NS, 16);
         let halved = settings.rate().raw();
-        assert_eq!(halved, asked.raw() / 2);
+        assert_eq!(halved, requested.raw() / 2);
         flood(SECOND_NS, 10 * 16);
         let lowest = settings.rate().raw();
-        assert!(lowest.abs_diff(asked.raw() >> 11) <= 1 << 11, "{lowest} of {}", asked.raw());
+        assert!(
+            lowest.abs_diff(requested.raw() >> 11) <= 1 << 11,
+            "{lowest} of {}",
+            requested.raw()
+        );
         // The debt is paid in a fifth of a second.
         settings.take_token_at(SECOND_NS + SECOND_NS / 5);
-        assert_eq!((settings.rate(), settings.raises.load(Relaxed)), (asked, 1));
+        assert_eq!((settings.rate(), settings.raises.load(Relaxed)), (requested, 1));
         assert_eq!(settings.lowest.load(Relaxed), lowest);
         // The clock goes back.
         settings.take_token_at(1);
         settings.take_token_at(3 * SECOND_NS);
-        assert_eq!(settings.rate(), asked);
+        assert_eq!(settings.rate(), requested);
     }
 
     #[test]
     fn forgetting_the_debt_restores_the_rate() {
-        let asked = Rate::from_interval(4096).unwrap();
-        let settings = settings(asked, 10);
+        let requested = Rate::from_interval(4096).unwrap();
+        let settings = settings(requested, 10);
         (0..100).for_each(|_| settings.take_token_at(5));
-        assert!(settings.rate() < asked);
+        assert!(settings.rate() < requested);
         settings.forget_debt();
-        assert_eq!((settings.rate(), settings.until_ns.load(Relaxed)), (asked, 0));
+        assert_eq!((settings.rate(), settings.until_ns.load(Relaxed)), (requested, 0));
     }
 
     /// Threads that take tokens at the same time: no token is lost.

@@ -50,7 +50,7 @@ pub(crate) enum Files {
     /// The loader's list, from this file on.
     Listed(*const Map),
     /// The files that `dlsym` searches.
-    Asked,
+    LookedUp,
 }
 
 impl Files {
@@ -58,7 +58,7 @@ impl Files {
     pub(crate) fn here() -> Files {
         let debug = weak!("_r_debug") as *const Debug;
         if debug.is_null() {
-            return Files::Asked;
+            return Files::LookedUp;
         }
         // SAFETY: memory of the loader for debuggers, which stays.
         Files::Listed(unsafe { (*debug).map })
@@ -66,7 +66,7 @@ impl Files {
 
     /// A function by its name in the files behind this one; null if none has it.
     pub(crate) fn behind(&self, name: &CStr) -> *mut c_void {
-        let Files::Listed(first) = self else { return asked(RTLD_NEXT, name) };
+        let Files::Listed(first) = self else { return looked_up(RTLD_NEXT, name) };
         found(behind(*first), name)
     }
 
@@ -74,7 +74,7 @@ impl Files {
     #[inline(never)]
     pub(crate) fn found(&self, name: &CStr) -> Option<Found> {
         let Files::Listed(first) = self else {
-            let function = asked(RTLD_NEXT, name);
+            let function = looked_up(RTLD_NEXT, name);
             return (!function.is_null()).then_some(Found { function, file: None });
         };
         let found = |map| Some(Found { function: find(map, name.to_bytes())?, file: Some(map) });
@@ -83,7 +83,7 @@ impl Files {
 
     /// The function that a call from any file reaches.
     pub(crate) fn first(&self, name: &CStr) -> *mut c_void {
-        let Files::Listed(first) = self else { return asked(RTLD_DEFAULT, name) };
+        let Files::Listed(first) = self else { return looked_up(RTLD_DEFAULT, name) };
         found(maps(*first), name)
     }
 }
@@ -134,7 +134,7 @@ fn found(mut maps: impl Iterator<Item = &'static Map>, name: &CStr) -> *mut c_vo
 }
 
 /// The result of `dlsym`.
-fn asked(from: usize, name: &CStr) -> *mut c_void {
+fn looked_up(from: usize, name: &CStr) -> *mut c_void {
     let dlsym = weak!("dlsym");
     if dlsym == 0 {
         return core::ptr::null_mut();

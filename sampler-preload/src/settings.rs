@@ -29,7 +29,7 @@ pub struct Settings {
     /// samplerd may write it at any time. The process writes it to keep its limit of samples.
     pub(crate) rate: AtomicU64,
     /// The rate that was asked for. Only samplerd writes it, from the first allocation on.
-    pub(crate) asked: AtomicU64,
+    pub(crate) requested: AtomicU64,
     /// Pointers to the functions that calls are forwarded to. They are in this cache line, so that
     /// a call needs no other one.
     pub(crate) usual: Usual,
@@ -85,7 +85,7 @@ impl Settings {
         Settings {
             magic: AtomicU64::new(MAGIC),
             rate: AtomicU64::new(0),
-            asked: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
             usual,
             certain: HAZARD_CERTAIN,
             undelivered: AtomicU64::new(0),
@@ -106,7 +106,7 @@ impl Settings {
 
     /// Puts a rate into force, unless one is already.
     pub fn begin(&self, rate: Rate) {
-        let _ = self.asked.compare_exchange(0, rate.raw(), Relaxed, Relaxed);
+        let _ = self.requested.compare_exchange(0, rate.raw(), Relaxed, Relaxed);
         let _ = self.rate.compare_exchange(0, rate.raw(), Relaxed, Relaxed);
     }
 

@@ -42,10 +42,10 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts the server. `is_asking`: it accepts only clients that the folder's `authority` has
-    /// certified.
-    pub fn start(directory: &Path, to: SocketAddr, is_asking: bool) -> Result<Front> {
-        let acceptor = TlsAcceptor::from(Arc::new(config(directory, is_asking)?));
+    /// Starts the server. `requests_certificate`: it accepts only clients that the folder's
+    /// `authority` has certified.
+    pub fn start(directory: &Path, to: SocketAddr, requests_certificate: bool) -> Result<Front> {
+        let acceptor = TlsAcceptor::from(Arc::new(config(directory, requests_certificate)?));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").context("listen")?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
@@ -76,7 +76,7 @@ async fn pass_on(acceptor: TlsAcceptor, stream: TcpStream, to: SocketAddr) -> Re
     Ok(())
 }
 
-fn config(directory: &Path, is_asking: bool) -> Result<ServerConfig> {
+fn config(directory: &Path, requests_certificate: bool) -> Result<ServerConfig> {
     let provider = Arc::new(default_provider());
     let read = |name: &str| fs::read(directory.join(name)).context(name.to_owned());
     let certificates = |name: &str| -> Result<Vec<CertificateDer<'static>>> {
@@ -84,7 +84,7 @@ fn config(directory: &Path, is_asking: bool) -> Result<ServerConfig> {
     };
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
-    let builder = if is_asking {
+    let builder = if requests_certificate {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(certificates("authority")?);
         let verifier =

@@ -19,7 +19,7 @@ fn done(interval: &str) -> Result<(Workload, Daemon, Truth)> {
     Ok((workload, daemon, truth))
 }
 
-fn asked(daemon: &Daemon, estimator: &str) -> Result<Profile> {
+fn profile_by(daemon: &Daemon, estimator: &str) -> Result<Profile> {
     daemon.profile("alloc", &["--estimator", estimator, "--confidence", CONFIDENCE])
 }
 
@@ -68,7 +68,7 @@ fn every_estimator_covers_the_truth_of_geometric_samples() -> Result<()> {
     let (mut workload, daemon, truth) = done("32KiB")?;
     let total = truth.total().alloc;
     for estimator in ["weighted", "failed-trials", "calibrated"] {
-        let profile = asked(&daemon, estimator)?;
+        let profile = profile_by(&daemon, estimator)?;
         let json = &profile.json;
         ensure!(json["estimator"] == estimator && json["strategy"] == "geometric", "{estimator}");
         ensure!(profile.exact_space == total.bytes && profile.exact_objects == total.objects);
@@ -95,7 +95,7 @@ fn calibrated_rows_sum_to_the_exact_totals() -> Result<()> {
         let (mut workload, daemon, truth) = done(interval)?;
         let total = truth.total().alloc;
         let check = |when: &str| -> Result<()> {
-            let profile = asked(&daemon, "calibrated")?;
+            let profile = profile_by(&daemon, "calibrated")?;
             adds_up(&profile)?;
             let Quantities { alloc_space, alloc_objects, .. } = profile.totals;
             for (of, exact) in [(alloc_space, total.bytes), (alloc_objects, total.objects)] {

@@ -113,10 +113,11 @@ fn rows_cover_the_truth_at_the_longer_interval() -> Result<()> {
         &["--last", "5m"],
         &["--last", "5m", "--estimator", "calibrated"],
     ];
-    for asked in all {
+    for options in all {
         for kind in ["alloc", "live"] {
-            let profile = daemon.profile(kind, &[asked, &["--confidence", CONFIDENCE]].concat())?;
-            let missed = covers(&profile, both).with_context(|| format!("{kind} {asked:?}"))?;
+            let profile =
+                daemon.profile(kind, &[options, &["--confidence", CONFIDENCE]].concat())?;
+            let missed = covers(&profile, both).with_context(|| format!("{kind} {options:?}"))?;
             // The chance that fewer than 3 of 48 functions have no sample is below 10⁻⁶.
             ensure!(
                 missed >= 3 || kind == "live",
@@ -124,9 +125,9 @@ fn rows_cover_the_truth_at_the_longer_interval() -> Result<()> {
             );
             ensure!(profile.exact_space == bytes(both), "exact bytes {}", profile.exact_space);
             // The bytes by interval add up to the totals, to the byte.
-            let rates = by_rate(&profile).with_context(|| format!("{kind} {asked:?}"))?;
+            let rates = by_rate(&profile).with_context(|| format!("{kind} {options:?}"))?;
             let [(long, at_long), (first, at_first)] = rates.as_slice() else {
-                anyhow::bail!("{kind} {asked:?}: {rates:?}")
+                anyhow::bail!("{kind} {options:?}: {rates:?}")
             };
             ensure!(
                 (long / LONG - 1.0).abs() < 1e-3 && (first / SHORT - 1.0).abs() < 1e-3,

@@ -32,12 +32,12 @@ fn profile(seed: u64, law: &[&str], daemon: &[&str]) -> Result<(Profile, Truth)>
     Ok((profiles.remove(0), truth))
 }
 
-/// Several profiles of one run, each with its own arguments from `asked`.
+/// Several profiles of one run, each with its own arguments from `options`.
 fn profiles(
     seed: u64,
     law: &[&str],
     daemon: &[&str],
-    asked: &[&[&str]],
+    options: &[&[&str]],
 ) -> Result<(Vec<Profile>, Truth)> {
     let interval = if law == ["bernoulli"] { ONE_IN } else { INTERVAL };
     let (seed, interval) = (seed.to_string(), interval.to_string());
@@ -48,7 +48,7 @@ fn profiles(
     let daemon = Daemon::start(&[workload.pid()], &[&usual, daemon].concat())?;
     workload.go()?;
     let truth = workload.truth()?;
-    let profiles = asked.iter().map(|asked| daemon.profile("alloc", asked));
+    let profiles = options.iter().map(|options| daemon.profile("alloc", options));
     let profiles = profiles.collect::<Result<Vec<_>>>()?;
     workload.exit()?;
     daemon.stop()?;

@@ -82,10 +82,10 @@ pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
 /// Which of the `made` profiles must be made again, and where it must end so that the two do not
 /// overlap. `None` if they do not overlap.
 ///
-/// Windows are rounded outward to time slots. So two windows that were `asked` (since, until)
+/// Windows are rounded outward to time slots. So two windows that were requested (since, until)
 /// without an overlap may overlap in one slot.
-pub fn parted(asked: [[u64; 2]; 2], made: [&Profile; 2]) -> Option<(usize, u64)> {
-    let [[a_since, a_until], [b_since, b_until]] = asked;
+pub fn parted(requested: [[u64; 2]; 2], made: [&Profile; 2]) -> Option<(usize, u64)> {
+    let [[a_since, a_until], [b_since, b_until]] = requested;
     let early = match (a_until <= b_since, b_until <= a_since) {
         (true, _) => 0,
         (_, true) => 1,

@@ -18,7 +18,7 @@ pub enum Names {
     NotThere(usize),
     /// Files that have functions without names, each with its build id. No debuginfod server is
     /// asked.
-    Unasked(Vec<(String, String)>),
+    NotRequested(Vec<(String, String)>),
     /// Processes whose generated code has no names.
     Generated(UnnamedCode),
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Names {
                 "{} with functions without names: no debuginfod server has their debug information",
                 modules(*count)
             ),
-            Names::Unasked(files) => {
+            Names::NotRequested(files) => {
                 f.write_str("functions without names: ")?;
                 let listed = files.iter().take(MAX_LISTED);
                 let listed: Vec<_> =
@@ -73,10 +73,10 @@ mod tests {
         assert_eq!(failed, text);
         let file = |name: &str| (name.to_owned(), "ab12".to_owned());
         assert_eq!(
-            Names::Unasked(vec![file("a.so")]).to_string(),
+            Names::NotRequested(vec![file("a.so")]).to_string(),
             "functions without names: a.so (build id ab12); install their debug symbols (Debian: -dbgsym packages), or give samplerd --debuginfod URLS"
         );
-        let many = Names::Unasked(vec![file("a"); 6]).to_string();
+        let many = Names::NotRequested(vec![file("a"); 6]).to_string();
         assert!(many.contains("a (build id ab12) and 2 more modules; install"), "{many}");
     }
 }

@@ -64,8 +64,8 @@ pub const fn level(until_ns: u64, now_ns: u64, period_ns: u64) -> u32 {
 
 /// The rate at a level. Unlike ring pressure's rate it has no bound: a limit is kept, however large
 /// the flood is.
-pub const fn rate(asked: Rate, level: u32) -> Rate {
-    asked.halved_times(level)
+pub const fn rate(requested: Rate, level: u32) -> Rate {
+    requested.halved_times(level)
 }
 
 #[cfg(test)]

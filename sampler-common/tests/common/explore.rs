@@ -26,7 +26,7 @@ pub(crate) enum Operation {
 pub(crate) struct Replay<'a> {
     answers: &'a [i64],
     position: Slot<usize>,
-    asked: RefCell<Option<Operation>>,
+    requested: RefCell<Option<Operation>>,
 }
 
 impl Replay<'_> {
@@ -37,7 +37,7 @@ impl Replay<'_> {
             return self.answers[position];
         }
         // The trial's result with this answer is discarded.
-        self.asked.borrow_mut().get_or_insert(operation);
+        self.requested.borrow_mut().get_or_insert(operation);
         0
     }
 }
@@ -83,12 +83,15 @@ impl Thread {
 
     /// The first operation without an answer, or the result.
     fn run(&self, rule: Rule) -> Result<Trial, Operation> {
-        let replay =
-            Replay { answers: &self.answers, position: Slot::new(0), asked: RefCell::new(None) };
+        let replay = Replay {
+            answers: &self.answers,
+            position: Slot::new(0),
+            requested: RefCell::new(None),
+        };
         let index = self.results.len();
         let mut random = SplitMix(self.seed.wrapping_add((index as u64) << 32));
         let result = rule(&replay, self.hazards[index], &mut random);
-        replay.asked.into_inner().map_or(Ok(result), Err)
+        replay.requested.into_inner().map_or(Ok(result), Err)
     }
 }
 

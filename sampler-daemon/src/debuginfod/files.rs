@@ -25,7 +25,7 @@ pub(super) const FAILED_PERIOD: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nobody has requested the file.
-    Unasked,
+    NotRequested,
     /// The file was requested and has not arrived.
     OnTheWay,
     /// The file is open.
@@ -74,8 +74,8 @@ impl Files {
 
     pub(super) fn get(&self, build_id: &str) -> Option<Arc<File>> {
         match self.known().states.get_mut(build_id)? {
-            State::Here(file, asked) => {
-                *asked = Instant::now();
+            State::Here(file, used) => {
+                *used = Instant::now();
                 Some(Arc::clone(file))
             }
             _ => None,
@@ -84,7 +84,7 @@ impl Files {
 
     pub(super) fn standing(&self, build_id: &str) -> Standing {
         match self.known().states.get(build_id) {
-            None => Standing::Unasked,
+            None => Standing::NotRequested,
             Some(State::OnTheWay) => Standing::OnTheWay,
             Some(State::Here(..)) => Standing::Here,
             Some(State::Missing(_)) => Standing::Missing,
@@ -168,7 +168,7 @@ impl Known {
     /// Makes room for one more open file.
     fn close_oldest(&mut self) {
         let open = self.states.iter().filter_map(|(build_id, state)| match state {
-            State::Here(_, asked) => Some((*asked, build_id)),
+            State::Here(_, used) => Some((*used, build_id)),
             _ => None,
         });
         let open: Vec<_> = open.collect();
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_build_id_is_requested_once() {
         let files = Files::default();
-        assert_eq!(files.standing("aa"), Standing::Unasked);
+        assert_eq!(files.standing("aa"), Standing::NotRequested);
         assert!(files.may_ask("aa") && !files.may_ask("aa"));
         assert_eq!(files.standing("aa"), Standing::OnTheWay);
         assert_eq!(files.limits(), ["1 modules still on their way from debuginfod"]);

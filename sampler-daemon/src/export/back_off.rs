@@ -6,7 +6,7 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 /// The longest wait that a backend can ask for. After a longer request, the backend is tried after
 /// this time.
-const LONGEST_ASKED: Duration = Duration::from_secs(3600);
+const MAX_REQUESTED_DELAY: Duration = Duration::from_secs(3600);
 
 /// Waits that double, each with jitter. The jitter keeps many hosts from retrying at the same
 /// moment.
@@ -22,12 +22,12 @@ impl BackOff {
     }
 
     /// Returns the next wait. If the backend asked for a wait, the next wait is at least that, up
-    /// to [`LONGEST_ASKED`]. `random` is from 0 to 1.
-    pub(super) fn next(&mut self, asked: Option<Duration>, random: f64) -> Duration {
+    /// to [`MAX_REQUESTED_DELAY`]. `random` is from 0 to 1.
+    pub(super) fn next(&mut self, requested: Option<Duration>, random: f64) -> Duration {
         let usual = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
-        match asked {
-            Some(asked) => asked.min(LONGEST_ASKED).mul_f64(1.0 + 0.1 * random),
+        match requested {
+            Some(requested) => requested.min(MAX_REQUESTED_DELAY).mul_f64(1.0 + 0.1 * random),
             None => usual.mul_f64(0.5 + 0.5 * random),
         }
     }
@@ -61,16 +61,16 @@ mod tests {
 
     #[test]
     fn waits_are_at_least_the_requested_delay() {
-        let asked = |seconds| Some(Duration::from_secs(seconds));
+        let requested = |seconds| Some(Duration::from_secs(seconds));
         let mut back_off = BackOff::default();
-        assert_eq!(back_off.next(asked(100), 0.0), Duration::from_secs(100));
-        assert_eq!(back_off.next(asked(100), 1.0), Duration::from_secs(110));
-        assert_eq!(back_off.next(asked(u64::MAX), 0.0), LONGEST_ASKED);
+        assert_eq!(back_off.next(requested(100), 0.0), Duration::from_secs(100));
+        assert_eq!(back_off.next(requested(100), 1.0), Duration::from_secs(110));
+        assert_eq!(back_off.next(requested(u64::MAX), 0.0), MAX_REQUESTED_DELAY);
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 30);
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-        assert_eq!(retry_after(date, now), asked(30));
-        assert_eq!(retry_after(date, SystemTime::now()), asked(0));
-        assert_eq!(retry_after(" 7 ", now), asked(7));
+        assert_eq!(retry_after(date, now), requested(30));
+        assert_eq!(retry_after(date, SystemTime::now()), requested(0));
+        assert_eq!(retry_after(" 7 ", now), requested(7));
         assert_eq!((retry_after("-1", now), retry_after("soon", now)), (None, None));
     }
 }

@@ -74,12 +74,14 @@ impl Sink<Window> for ClickHouse {
             let target = target(&self.database, *table, &unsent.token);
             let named = |why: String| format!("table {}: {why}", table.name());
             match self.transport.post(&target, bytes.clone()).await {
-                (Attempt::Failed(why), asked) => {
+                (Attempt::Failed(why), requested_delay) => {
                     let attempt = Attempt::Failed(named(why));
                     self.unsent = Some(unsent);
-                    return (attempt, asked);
+                    return (attempt, requested_delay);
                 }
-                (Attempt::Refused(why), asked) => return (Attempt::Refused(named(why)), asked),
+                (Attempt::Refused(why), requested_delay) => {
+                    return (Attempt::Refused(named(why)), requested_delay);
+                }
                 (Attempt::Sent(_) | Attempt::Written(_), _) => {}
             }
             unsent.files.pop_front();

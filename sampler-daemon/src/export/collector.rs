@@ -6,7 +6,7 @@ use super::services::Services;
 use super::share::Share;
 use crate::inspect::htlhash::htlhash;
 use crate::pipeline::{
-    AskedWindow, Border, Names, ProfileRequest, Profiler, RawFrame, RawProfile, Scope, Stopped,
+    Border, Names, ProfileRequest, Profiler, RawFrame, RawProfile, RequestedWindow, Scope, Stopped,
     locations,
 };
 use crate::store::Selector;
@@ -72,7 +72,7 @@ impl Collector {
     /// Returns what was allocated since the last time, and what is held.
     pub(super) async fn next(&mut self) -> Result<Pushes, Stopped> {
         let mut pushes = Pushes { pushes: Vec::new(), missed: Duration::ZERO };
-        let window = Scope { window: Some(AskedWindow::After(self.border)), ..Scope::ALL };
+        let window = Scope { window: Some(RequestedWindow::After(self.border)), ..Scope::ALL };
         if let Some(raw) = self.ask(Kind::Alloc, window).await?
             && let Some(borders) = raw.borders
         {

@@ -35,14 +35,14 @@ pub(super) trait Sink<T> {
 pub(super) async fn empty<T: Waiting>(outbox: Arc<Outbox<T>>, mut sink: impl Sink<T>) {
     let mut back_off = BackOff::default();
     loop {
-        let (attempt, asked) = sink.attempt(&outbox.first().await).await;
+        let (attempt, requested_delay) = sink.attempt(&outbox.first().await).await;
         let failed = matches!(attempt, Attempt::Failed(_));
         if let Attempt::Failed(why) | Attempt::Refused(why) = &attempt {
             tracing::debug!("export to {}: {why}", outbox.counts().destination);
         }
         outbox.ended(attempt);
         if failed {
-            sleep(back_off.next(asked, fastrand::f64())).await;
+            sleep(back_off.next(requested_delay, fastrand::f64())).await;
         } else {
             back_off.reset();
         }
@@ -106,7 +106,9 @@ impl Transport {
     ) -> (Attempt, Option<Duration>) {
         let path = format!("{}{target}", self.backend.server.base);
         match post(&self.backend, &path, headers, bytes).await {
-            Ok(answer) => (attempt(&answer, self.backend.server.protocol), asked(&answer)),
+            Ok(answer) => {
+                (attempt(&answer, self.backend.server.protocol), requested_delay(&answer))
+            }
             Err(error) => (Attempt::Failed(one_line(&format!("{error:#}"))), None),
         }
     }
@@ -122,7 +124,7 @@ fn sent(answer: &[u8]) -> Attempt {
 /// Interprets a gRPC status. Returns the result, and the wait that the backend asked for. The OTLP
 /// specification, "Failures", lists the statuses that are worth another attempt.
 fn by_status(status: &Status) -> (Attempt, Option<Duration>) {
-    let asked = retry_delay(status.details());
+    let requested_delay = retry_delay(status.details());
     let code = status.code();
     let why = one_line(&format!("{code:?}: {}", status.message()));
     let is_retried = match code {
@@ -132,10 +134,10 @@ fn by_status(status: &Status) -> (Attempt, Option<Duration>) {
         | Code::OutOfRange
         | Code::Unavailable
         | Code::DataLoss => true,
-        Code::ResourceExhausted => asked.is_some(),
+        Code::ResourceExhausted => requested_delay.is_some(),
         _ => false,
     };
-    (if is_retried { Attempt::Failed(why) } else { Attempt::Refused(why) }, asked)
+    (if is_retried { Attempt::Failed(why) } else { Attempt::Refused(why) }, requested_delay)
 }
 
 /// Interprets an answer. The OTLP specification, "Retryable response codes", lists the statuses
@@ -166,7 +168,7 @@ fn attempt(answer: &Answer, protocol: Protocol) -> Attempt {
     }
 }
 
-fn asked(answer: &Answer) -> Option<Duration> {
+fn requested_delay(answer: &Answer) -> Option<Duration> {
     retry_after(answer.headers.get(RETRY_AFTER)?.to_str().ok()?, SystemTime::now())
 }
 
@@ -219,9 +221,9 @@ mod tests {
         let detail: &[u8] =
             b"\x1a\x30\x0a\x28type.googleapis.com/google.rpc.RetryInfo\x12\x04\x0a\x02\x08\x03";
         let status = Status::with_details(Code::ResourceExhausted, "x", detail.into());
-        let (attempt, asked) = by_status(&status);
+        let (attempt, requested_delay) = by_status(&status);
         assert!(matches!(attempt, Attempt::Failed(_)));
-        assert_eq!(asked, Some(Duration::from_secs(3)));
+        assert_eq!(requested_delay, Some(Duration::from_secs(3)));
     }
 
     #[test]

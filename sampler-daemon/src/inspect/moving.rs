@@ -118,11 +118,18 @@ impl Search<'_> {
     }
 
     fn moves(&mut self, code: &[u8], address: u64, at: usize) -> bool {
-        let mut asked = |bytes: usize| {
+        let mut requested = |bytes: usize| {
             self.looks += (bytes / LOOKBEHIND_BYTES) as u64;
-            asked_around(code, address, at, at.saturating_sub(bytes)..at + bytes, self.number_of)
+            requested_around(
+                code,
+                address,
+                at,
+                at.saturating_sub(bytes)..at + bytes,
+                self.number_of,
+            )
         };
-        let moves = asked(LOOKBEHIND_BYTES).replaces && asked(MAX_DISTANCE_BYTES).makes_executable;
+        let moves =
+            requested(LOOKBEHIND_BYTES).replaces && requested(MAX_DISTANCE_BYTES).makes_executable;
         moves || self.looks > MAX_LOOKS
     }
 }
@@ -156,7 +163,7 @@ fn may_begin(code: &[u8], at: usize) -> bool {
 /// The requests to the kernel in a part of the code in which an instruction begins at `at`. The
 /// bytes before `at` can be decoded in several ways. The first decoding that has an instruction at
 /// `at` is taken.
-fn asked_around(
+fn requested_around(
     code: &[u8],
     address: u64,
     at: usize,
@@ -175,8 +182,8 @@ fn asked_around(
         .find(|all| all.iter().any(begins));
     let mut constants = Constants::default();
     let all = instructions.unwrap_or_default();
-    all.iter().fold(RequestedProtection::default(), |asked, one| {
-        asked.and(constants.pass(one, number_of))
+    all.iter().fold(RequestedProtection::default(), |requested, one| {
+        requested.and(constants.pass(one, number_of))
     })
 }
 

@@ -83,7 +83,7 @@ pub struct State {
     /// The rate in force; `None` while the process has not allocated yet.
     pub rate: Option<Rate>,
     /// The requested rate. The rate in force is lower while the limit demands it.
-    pub asked: Option<Rate>,
+    pub requested: Option<Rate>,
     /// The lowest rate that was in force.
     pub lowest: Option<Rate>,
     /// How often the limit lowered the rate below the requested one.
@@ -150,10 +150,10 @@ impl Block {
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
         let rate = |rate: Rate| (rate != Rate::NEVER).then_some(rate);
-        let [set, asked] = [word(RATE_WORD), word(WANTED_RATE_WORD)].map(Rate::from_raw);
+        let [set, requested] = [word(RATE_WORD), word(WANTED_RATE_WORD)].map(Rate::from_raw);
         Ok(State {
             rate: rate(set),
-            asked: rate(asked),
+            requested: rate(requested),
             // While there is no lowest rate, the word is above every rate.
             lowest: rate(set.min(Rate::from_raw(word(LOWEST_RATE_WORD)))),
             raises: word(RAISES_WORD),

@@ -20,7 +20,7 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(3);
 const CHECK_PERIOD: Duration = Duration::from_millis(20);
 /// Maximum number of times that a parser may ask for a file in one request: for the file itself,
 /// for places of its debug file, and for the `.dwo` file of each place's unit.
-const MAX_ASKED: usize = 256 + MAX_PLACES;
+const MAX_OPENED: usize = 256 + MAX_PLACES;
 
 /// Why a request has no answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,14 +121,14 @@ impl Child {
     ) -> Result<Vec<Answer>, Failure> {
         wire::send_request(&self.socket, request).map_err(|_| Failure::Died)?;
         let mut answers = Vec::with_capacity(count);
-        let mut asked = 0;
+        let mut opened = 0;
         while answers.len() < count {
             match self.receive(until)? {
                 Message::Answers(some) if answers.len() + some.len() <= count => {
                     answers.extend(some);
                 }
-                Message::Open(path) if asked < MAX_ASKED => {
-                    asked += 1;
+                Message::Open(path) if opened < MAX_OPENED => {
+                    opened += 1;
                     self.hand_over(&path, request, file, others)?;
                 }
                 Message::Unreadable if request.debug => return Err(Failure::Unreadable),

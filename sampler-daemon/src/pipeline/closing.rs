@@ -17,7 +17,7 @@ const PAUSE_FACTOR: u32 = 4;
 const AT_ONCE: usize = 4;
 
 /// Files whose names are requested.
-struct Asked {
+struct NameRequest {
     modules: Vec<ModuleId>,
     at: Instant,
     is_done: oneshot::Receiver<()>,
@@ -28,14 +28,14 @@ pub(super) struct Closing {
     names: Names,
     /// Modules to close, with the offsets that stacks need.
     pub(super) waiting: Vec<(ModuleId, Vec<u64>)>,
-    asked: Option<Asked>,
+    request: Option<NameRequest>,
     next: Instant,
 }
 
 impl Closing {
     /// No files yet; `names` will be asked for names.
     pub(super) fn new(names: Names) -> Closing {
-        Closing { names, waiting: Vec::new(), asked: None, next: Instant::now() }
+        Closing { names, waiting: Vec::new(), request: None, next: Instant::now() }
     }
 }
 
@@ -46,17 +46,17 @@ impl Worker {
         if let Some(to_close) = self.ingest.collect() {
             self.closing.waiting = to_close;
         }
-        if let Some(asked) = &mut self.closing.asked {
-            if asked.is_done.try_recv() == Err(TryRecvError::Empty) {
+        if let Some(request) = &mut self.closing.request {
+            if request.is_done.try_recv() == Err(TryRecvError::Empty) {
                 return;
             }
-            let (modules, took) = (std::mem::take(&mut asked.modules), asked.at.elapsed());
-            self.closing.asked = None;
+            let (modules, took) = (std::mem::take(&mut request.modules), request.at.elapsed());
+            self.closing.request = None;
             self.closing.next = Instant::now() + took * PAUSE_FACTOR;
             self.close_those_left(&modules);
         }
         if Instant::now() >= self.closing.next {
-            self.ask_names();
+            self.request_names();
         }
     }
 
@@ -74,7 +74,7 @@ impl Worker {
     }
 
     /// Requests the names in the next files.
-    fn ask_names(&mut self) {
+    fn request_names(&mut self) {
         let waiting = &mut self.closing.waiting;
         let files = waiting.split_off(waiting.len().saturating_sub(AT_ONCE));
         if files.is_empty() {
@@ -87,7 +87,7 @@ impl Worker {
         });
         match self.closing.names.keep(frames.collect()) {
             Some(is_done) => {
-                self.closing.asked = Some(Asked { modules, at: Instant::now(), is_done });
+                self.closing.request = Some(NameRequest { modules, at: Instant::now(), is_done });
             }
             // The next collection finds the file again.
             None => self.closing.next = Instant::now() + Duration::from_secs(1),

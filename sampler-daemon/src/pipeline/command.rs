@@ -87,7 +87,7 @@ pub struct SamplingReport {
     /// Process id.
     pub pid: u32,
     /// What was asked for.
-    pub asked: Sampling,
+    pub requested: Sampling,
     /// Mean bytes between samples in force.
     pub interval_bytes: u64,
     /// Bernoulli: one sample in this many allocations, once known.
@@ -109,7 +109,7 @@ pub struct SamplingReport {
 pub struct PressureReport {
     /// Raised by the limits of samples per second.
     pub raised: Raised,
-    /// When the interval last rose from its asked value.
+    /// When the interval last rose from its requested value.
     pub since: Option<SystemTime>,
     /// How often the kernel side has raised the interval of a size class because the ring filled.
     pub ring_raises: u64,
@@ -139,7 +139,7 @@ impl SamplingReport {
         let is_bernoulli = design.strategy() == Some(Strategy::Bernoulli);
         SamplingReport {
             pid,
-            asked: record.asked,
+            requested: record.requested,
             interval_bytes: units::whole_interval(record.shown_interval()),
             one_in: is_bernoulli.then(|| design.interval()),
             samples_itself: record.samples_itself,
@@ -230,7 +230,7 @@ impl Profiler {
         question: &'static str,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<Result<T, String>, Stopped> {
-        let asked = Instant::now();
+        let start = Instant::now();
         let (reply, answer) = oneshot::channel();
         let mut command = command(reply);
         loop {
@@ -245,7 +245,7 @@ impl Profiler {
         }
         self.wake();
         let answer = answer.await.map_err(|_| Stopped)?;
-        self.answers.add(question, asked.elapsed());
+        self.answers.add(question, start.elapsed());
         Ok(answer)
     }
 

@@ -189,13 +189,13 @@ mod tests {
 
     #[test]
     fn the_first_matching_exclusion_applies() {
-        let asked = |text: &str| {
+        let requested = |text: &str| {
             let criterion = Criterion::parse(text).unwrap();
             Exclusion { criterion, reason: "" }
         };
         let mut exclusions = Exclusion::daemon(2).to_vec();
         exclusions.extend(Exclusion::defaults());
-        exclusions.extend([asked("comm:post*"), asked("cgroup:/system.slice")]);
+        exclusions.extend([requested("comm:post*"), requested("cgroup:/system.slice")]);
         let mut excluded = Excluded::new(exclusions);
         let who =
             |pid, comm, cgroup| ProcessIdentity { pid, comm, cgroup, ..ProcessIdentity::default() };

@@ -172,7 +172,7 @@ impl Ingest {
     /// How processes are sampled by default. All processes share one record while the default stays
     /// the same.
     pub(super) fn default_sampling(&mut self) -> Arc<SamplingRecord> {
-        if self.common.asked != self.sampling {
+        if self.common.requested != self.sampling {
             self.common = usual(self.sampling, self.is_self_sampled);
         }
         Arc::clone(&self.common)

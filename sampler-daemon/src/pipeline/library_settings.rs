@@ -81,18 +81,19 @@ impl Worker {
         self.look_at_hooks(slot);
     }
 
-    /// Restores the asked interval of a process that allocates no more. Its pause is over, but the
-    /// library notices that only at its next sample.
+    /// Restores the requested interval of a process that allocates no more. Its pause is over, but
+    /// the library notices that only at its next sample.
     pub(super) fn restore_library_interval(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let Some(library) = &mut profiled.library else { return };
         let Ok(state) = library.block.read() else { return };
-        let Some(asked) = state.asked.filter(|asked| state.rate.is_some_and(|rate| rate < *asked))
+        let Some(requested) =
+            state.requested.filter(|requested| state.rate.is_some_and(|rate| rate < *requested))
         else {
             return;
         };
         if state.until_ns < monotonic_ns()
-            && let Err(error) = library.block.set_rate(asked)
+            && let Err(error) = library.block.set_rate(requested)
         {
             tracing::debug!(pid = profiled.pid, "restore the interval: {error}");
         }
@@ -195,7 +196,8 @@ impl Worker {
 
 /// How far the library has raised its interval.
 fn raised(state: &State, cause: Cause) -> Raised {
-    let factor = |(asked, rate): (Rate, Rate)| rate.interval_bytes() / asked.interval_bytes();
-    let factor = state.asked.zip(state.rate).map_or(1.0, factor);
+    let factor =
+        |(requested, rate): (Rate, Rate)| rate.interval_bytes() / requested.interval_bytes();
+    let factor = state.requested.zip(state.rate).map_or(1.0, factor);
     Raised { steps: Raised::steps_of(factor), raises: state.raises, since_ns: 0, cause }
 }

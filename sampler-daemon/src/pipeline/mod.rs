@@ -82,7 +82,7 @@ pub use report::names::Names;
 pub use report::profile::assemble;
 pub use report::profile::locations;
 pub use report::raw::{Program, RawFrame, RawProfile, RawRow};
-pub use report::scope::{AskedWindow, Border, Borders, Scope};
+pub use report::scope::{Border, Borders, RequestedWindow, Scope};
 pub use report::status::{ProbeReport, StatusReport};
 pub use report::usable::Usable;
 pub use source::SampleEvent;

@@ -150,7 +150,7 @@ impl Worker {
             record.raised = raised;
             record.refresh();
         });
-        self.adapt_if_asked(slot);
+        self.adapt_if_requested(slot);
         self.limit_library(slot);
     }
 

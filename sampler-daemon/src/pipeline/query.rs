@@ -56,20 +56,20 @@ impl Worker {
         let mut changes = Vec::new();
         for slot in chosen.values() {
             let Some(record) = self.sampling_of(*slot) else { continue };
-            let asked = change.apply(&record.asked);
-            asked.check()?;
-            changes.push((*slot, asked));
+            let requested = change.apply(&record.requested);
+            requested.check()?;
+            changes.push((*slot, requested));
         }
         if selector.is_all() {
-            let asked = change.apply(&self.config.sampling);
-            asked.check()?;
-            self.config.sampling = asked;
-            self.ingest.sampling = asked;
+            let requested = change.apply(&self.config.sampling);
+            requested.check()?;
+            self.config.sampling = requested;
+            self.ingest.sampling = requested;
             self.ready_vacant();
         }
-        for (slot, asked) in changes {
-            self.ask(slot, asked);
-            self.set_library_interval(slot, asked.interval_bytes);
+        for (slot, requested) in changes {
+            self.request_sampling(slot, requested);
+            self.set_library_interval(slot, requested.interval_bytes);
         }
         Ok(self.samplings().into_iter().filter(|of| chosen.contains_key(&of.pid)).collect())
     }

@@ -72,10 +72,10 @@ impl Learning {
 
 impl Worker {
     /// Changes how the process in `slot` is sampled, from the next call on.
-    pub(super) fn ask(&mut self, slot: u32, asked: Sampling) {
+    pub(super) fn request_sampling(&mut self, slot: u32, requested: Sampling) {
         self.note_ring_pressure(slot);
         self.pressure.forget(slot);
-        self.change_sampling(slot, |record| record.ask(asked));
+        self.change_sampling(slot, |record| record.request(requested));
         self.start_learning(slot);
     }
 
@@ -104,13 +104,13 @@ impl Worker {
             record.pressure += 1;
             record.refresh();
         });
-        self.adapt_if_asked(slot);
+        self.adapt_if_requested(slot);
         Some(self.sampling_of(slot)?.designs)
     }
 
     /// Computes the rates by size class anew, if the strategy is adaptive.
-    pub(super) fn adapt_if_asked(&mut self, slot: u32) {
-        if self.sampling_of(slot).is_some_and(|of| of.asked.strategy == Strategy::Adaptive) {
+    pub(super) fn adapt_if_requested(&mut self, slot: u32) {
+        if self.sampling_of(slot).is_some_and(|of| of.requested.strategy == Strategy::Adaptive) {
             self.adapt(slot);
         }
     }
@@ -133,12 +133,12 @@ impl Worker {
         let slots: Vec<u32> = self.ingest.table.attached_slots();
         for slot in slots {
             let Some(record) = self.sampling_of(slot) else { continue };
-            let asked = record.asked;
-            let waits = asked.strategy == Strategy::Bernoulli
-                && asked.one_in.is_none()
+            let requested = record.requested;
+            let waits = requested.strategy == Strategy::Bernoulli
+                && requested.one_in.is_none()
                 && record.learned_bytes.is_none();
             let follows =
-                asked.samples_per_second.is_some() || asked.strategy == Strategy::Adaptive;
+                requested.samples_per_second.is_some() || requested.strategy == Strategy::Adaptive;
             if waits {
                 self.learn_mean(slot);
             }
@@ -146,7 +146,7 @@ impl Worker {
                 attached.learning.turn.elapsed() >= RELEARN_PERIOD
             };
             if follows && self.ingest.table.attached(slot).is_some_and(due) {
-                self.relearn(slot, &asked);
+                self.relearn(slot, &requested);
             }
         }
     }
@@ -166,18 +166,18 @@ impl Worker {
         });
     }
 
-    fn relearn(&mut self, slot: u32, asked: &Sampling) {
+    fn relearn(&mut self, slot: u32, requested: &Sampling) {
         let Ok(now) = self.kernel.totals.read(slot) else { return };
         let live = self.live_objects(slot);
         let Some(attached) = self.ingest.table.attached_mut(slot) else { return };
         attached.learning.take_in(now, &live);
         let learning = &attached.learning;
-        if let Some(samples) = asked.samples_per_second {
+        if let Some(samples) = requested.samples_per_second {
             let wanted =
-                interval_for(samples * learning.seconds, asked.strategy, &learning.classes);
+                interval_for(samples * learning.seconds, requested.strategy, &learning.classes);
             self.follow(slot, wanted);
         }
-        if asked.strategy == Strategy::Adaptive {
+        if requested.strategy == Strategy::Adaptive {
             self.adapt(slot);
         }
     }

@@ -44,11 +44,13 @@ async fn profiles(
     let mut made =
         [service.profile(request(a.clone())?).await?, service.profile(request(b.clone())?).await?];
     // A window without an end reaches until now. No other window begins after that.
-    let asked = |of: &v1::GetProfileRequest| match of.until_unix_ns {
+    let requested = |of: &v1::GetProfileRequest| match of.until_unix_ns {
         0 => [of.since_unix_ns, u64::MAX],
         until => [of.since_unix_ns, until],
     };
-    if let Some((early, until_unix_ns)) = parted([asked(&a), asked(&b)], [&made[0], &made[1]]) {
+    if let Some((early, until_unix_ns)) =
+        parted([requested(&a), requested(&b)], [&made[0], &made[1]])
+    {
         let again = if early == 0 { a } else { b };
         let again = v1::GetProfileRequest { until_unix_ns, ..again };
         made[early] = service.profile(request(again)?).await?;

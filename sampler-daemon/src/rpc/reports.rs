@@ -27,10 +27,10 @@ pub(super) fn sampling(report: &SamplingReport) -> v1::ProcessInterval {
         interval_bytes: report.interval_bytes,
         strategy: match report.is_self_sampled {
             true => Strategy::External.name().to_owned(),
-            false => report.asked.strategy.name().to_owned(),
+            false => report.requested.strategy.name().to_owned(),
         },
         one_in: report.one_in.unwrap_or(0.0),
-        samples_per_second: report.asked.samples_per_second.unwrap_or(0.0),
+        samples_per_second: report.requested.samples_per_second.unwrap_or(0.0),
         samples_itself: report.samples_itself,
         pressure: pressure(&report.pressure),
         preloaded: report.preloaded,

@@ -7,8 +7,8 @@ use super::v1::sampler_server::Sampler;
 use super::{compare, convert, plan, reports, select, stream, v1};
 use crate::export::Exports;
 use crate::pipeline::{
-    AskedWindow, LeaksRequest, LifetimesRequest, Names, ProfileRequest, Profiler, SamplingChange,
-    Scope, Stopped, assemble, assemble_leaks, assemble_lifetimes,
+    LeaksRequest, LifetimesRequest, Names, ProfileRequest, Profiler, RequestedWindow,
+    SamplingChange, Scope, Stopped, assemble, assemble_leaks, assemble_lifetimes,
 };
 use crate::store::SizeLimits;
 use sampler_common::estimate::{Confidence, Estimator};
@@ -103,8 +103,8 @@ fn scope(wire: &v1::GetProfileRequest) -> Result<Scope, String> {
     let given = |value: u64| Some(value).filter(|value| *value > 0);
     let window = match (given(wire.since_unix_ns), given(wire.until_unix_ns), given(wire.last_ns)) {
         (None, None, None) => None,
-        (None, None, Some(last)) => Some(AskedWindow::Last(last)),
-        (since, until, None) => Some(AskedWindow::Between(since, until)),
+        (None, None, Some(last)) => Some(RequestedWindow::Last(last)),
+        (since, until, None) => Some(RequestedWindow::Between(since, until)),
         _ => {
             return Err(
                 "a window is the last so many nanoseconds or between times, not both".into()

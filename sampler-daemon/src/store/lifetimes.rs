@@ -147,21 +147,23 @@ impl Lifetimes {
         &self,
         live: &LiveSamples,
         now_ns: u64,
-        asked: impl Fn(ProcessId) -> bool,
+        is_requested: impl Fn(ProcessId) -> bool,
     ) -> FxHashMap<(ProcessId, StackId), Life> {
         let mut lives: FxHashMap<(ProcessId, StackId), Life> = FxHashMap::default();
         for ((process, stack, bucket), [freed, censored]) in &self.cells {
-            if asked(*process) {
+            if is_requested(*process) {
                 let life = lives.entry((*process, *stack)).or_default();
                 let age_ns = middle(*bucket);
                 life.steps.push(Step { age_ns, freed: *freed, censored: *censored });
                 life.freed += freed.samples;
             }
         }
-        for (key, sum) in self.byte_seconds.iter().filter(|((process, _), _)| asked(*process)) {
+        for (key, sum) in
+            self.byte_seconds.iter().filter(|((process, _), _)| is_requested(*process))
+        {
             lives.entry(*key).or_default().byte_seconds.add(sum);
         }
-        for (_, live) in live.iter().filter(|(_, live)| asked(live.process)) {
+        for (_, live) in live.iter().filter(|(_, live)| is_requested(live.process)) {
             let age_ns = now_ns.saturating_sub(live.time_ns);
             let life = lives.entry((live.process, live.stack)).or_default();
             let mut censored = Weights::default();
@@ -174,8 +176,12 @@ impl Lifetimes {
     }
 
     /// Number of samples whose free was not seen, for the processes asked for.
-    pub fn unseen_of(&self, asked: impl Fn(ProcessId) -> bool) -> u64 {
-        self.unseen.iter().filter(|(process, _)| asked(**process)).map(|(_, samples)| samples).sum()
+    pub fn unseen_of(&self, is_requested: impl Fn(ProcessId) -> bool) -> u64 {
+        self.unseen
+            .iter()
+            .filter(|(process, _)| is_requested(**process))
+            .map(|(_, samples)| samples)
+            .sum()
     }
 
     /// Stacks with a life table.

@@ -20,7 +20,7 @@ pub type Designs = [Design; CLASSES];
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingRecord {
     /// The request.
-    pub asked: Sampling,
+    pub requested: Sampling,
     /// The interval before back-pressure: the requested interval, or the interval that the
     /// requested samples per second need.
     pub wanted_bytes: u64,
@@ -71,10 +71,10 @@ pub struct SamplingRecord {
 
 impl SamplingRecord {
     /// The record at the attach. The request is in the strategy's domain ([`Sampling::check`]).
-    pub fn new(asked: Sampling) -> SamplingRecord {
+    pub fn new(requested: Sampling) -> SamplingRecord {
         let mut record = SamplingRecord {
-            asked,
-            wanted_bytes: asked.interval_bytes,
+            requested,
+            wanted_bytes: requested.interval_bytes,
             pressure: 0,
             learned_bytes: None,
             interval_bytes: 1.0,
@@ -94,19 +94,19 @@ impl SamplingRecord {
             is_flooded: false,
             library_raised: Raised::default(),
         };
-        record.ask(asked);
+        record.request(requested);
         record
     }
 
     /// Sets a new request. What was learned is forgotten, and back-pressure starts anew.
-    pub fn ask(&mut self, asked: Sampling) {
-        self.asked = asked;
-        self.wanted_bytes = asked.interval_bytes;
+    pub fn request(&mut self, requested: Sampling) {
+        self.requested = requested;
+        self.wanted_bytes = requested.interval_bytes;
         self.pressure = 0;
         self.raised = Raised::default();
         self.learned_bytes = None;
-        if !self.is_self_sampled && !self.strategies.contains(&asked.strategy) {
-            self.strategies.push(asked.strategy);
+        if !self.is_self_sampled && !self.strategies.contains(&requested.strategy) {
+            self.strategies.push(requested.strategy);
         }
         self.refresh();
     }
@@ -137,7 +137,7 @@ impl SamplingRecord {
     /// Recomputes the designs. [`SamplingRecord::set`] sets designs that are learned per class.
     pub fn refresh(&mut self) {
         let interval = self.interval();
-        let design = match (self.asked.strategy, self.asked.one_in, self.learned_bytes) {
+        let design = match (self.requested.strategy, self.requested.one_in, self.learned_bytes) {
             (Strategy::Bernoulli, Some(calls), _) => {
                 Rate::from_interval(self.under_pressure(calls))
                     .map(|rate| Design::new(Strategy::Bernoulli, rate))
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(record.shown_interval(), 64.0);
         // Our sampling stops, whatever is requested meanwhile, and goes on later.
         record.set_self_sampled(true);
-        record.ask(Sampling::geometric(1));
+        record.request(Sampling::geometric(1));
         assert_eq!(record.designs, [Design::NEVER; CLASSES]);
         record.set_self_sampled(false);
         assert_eq!(record.designs[3].inclusion(1), Some(1.0));
@@ -333,8 +333,8 @@ mod tests {
 
     #[test]
     fn bernoulli_learns_sizes_and_pressure_halves_its_rate() {
-        let asked = Sampling { strategy: Strategy::Bernoulli, ..Sampling::geometric(4096) };
-        let mut record = SamplingRecord::new(asked);
+        let requested = Sampling { strategy: Strategy::Bernoulli, ..Sampling::geometric(4096) };
+        let mut record = SamplingRecord::new(requested);
         assert_eq!(record.designs[3].strategy(), Some(Strategy::Geometric), "until it has learned");
         record.learned_bytes = Some(64.0);
         record.refresh();
@@ -343,7 +343,7 @@ mod tests {
         record.refresh();
         assert!((record.designs[3].inclusion(9).unwrap() - 1.0 / 128.0).abs() < 1e-9);
         assert_eq!((record.interval_bytes, record.largest_interval_bytes), (8192.0, 8192.0));
-        record.ask(Sampling::geometric(1));
+        record.request(Sampling::geometric(1));
         assert_eq!((record.interval_bytes, record.pressure), (1.0, 0));
         assert_eq!(record.strategies, [Strategy::Bernoulli, Strategy::Geometric]);
         // The designs that were in force before still bound what went unseen.

@@ -72,9 +72,9 @@ fn inlined_calls_have_the_lines_of_their_calls() {
     let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
     let mut frames = Vec::new();
     image.unwind(&mut modules, fixture.registers(), fixture.stack(), &mut frames);
-    let asked = [(Arc::clone(modules.get(frames[1].module)), frames[1].offset)];
+    let locations = [(Arc::clone(modules.get(frames[1].module)), frames[1].offset)];
     let mut symbolizer = symbolizer();
-    let lines = symbolizer.symbolize(&asked);
+    let lines = symbolizer.symbolize(&locations);
     let source = include_str!("../unwind/fixture/stacks.c");
     let names: Vec<&str> = lines[0].iter().map(|line| line.function.as_str()).collect();
     assert_eq!(names, ["inner_inlined", "outer_inlined", "holds_inlined"]);
@@ -83,7 +83,7 @@ fn inlined_calls_have_the_lines_of_their_calls() {
         let text = source.lines().nth(line.line as usize - 1).unwrap();
         assert_eq!(text.trim(), call, "{line:?}");
     }
-    assert!(Arc::ptr_eq(&lines[0], &symbolizer.symbolize(&asked)[0]), "not remembered");
+    assert!(Arc::ptr_eq(&lines[0], &symbolizer.symbolize(&locations)[0]), "not remembered");
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn cpp_names_are_whole_and_c_names_plain() {
         let names = module(1, "/x/names", kind);
         let offsets = ["_ZN4shop4CartIlE3addElPKc", "plain_name", "w"]
             .map(|symbol| offset_of(&binary, symbol));
-        let asked = offsets.map(|offset| (Arc::clone(&names), offset));
-        let lines = symbolizer().symbolize(&asked);
+        let locations = offsets.map(|offset| (Arc::clone(&names), offset));
+        let lines = symbolizer().symbolize(&locations);
         assert_eq!(lines[0][0].function, "shop::Cart<long>::add(long, char const*)", "{flags:?}");
         assert_eq!(lines[1][0].function, "plain_name");
         // Not `wchar_t`.
@@ -141,9 +141,9 @@ fn plt_entries_have_the_names_of_their_functions() {
         assert!(status.success());
         let file = Arc::new(File::open(&binary).unwrap());
         let plt = module(1, "/x/plt", ModuleKind::File(file));
-        let asked: Vec<_> = plt_offsets(&binary).map(|at| (Arc::clone(&plt), at)).collect();
-        assert!(!asked.is_empty(), "{flags:?}");
-        let lines = symbolizer().symbolize(&asked);
+        let locations: Vec<_> = plt_offsets(&binary).map(|at| (Arc::clone(&plt), at)).collect();
+        assert!(!locations.is_empty(), "{flags:?}");
+        let lines = symbolizer().symbolize(&locations);
         for name in ["malloc@plt", "free@plt"] {
             assert!(lines.iter().any(|lines| lines[0].function == name), "{flags:?}: {lines:?}");
         }
@@ -169,15 +169,17 @@ fn the_vdso_has_names() {
     let line = maps.lines().find(|line| line.ends_with("[vdso]")).unwrap();
     let (start, end) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
     let parse = |text: &str| u64::from_str_radix(text, 16).unwrap();
-    let asked: Vec<_> = (parse(start)..parse(end))
+    let locations: Vec<_> = (parse(start)..parse(end))
         .step_by(16)
         .map(|address| {
             let frame = image.resolve(&mut modules, address);
             (Arc::clone(modules.get(frame.module)), frame.offset)
         })
         .collect();
-    assert!(asked.iter().all(|(module, _)| module.path == "[vdso]" && !module.build_id.is_empty()));
-    let lines = symbolizer().symbolize(&asked);
+    assert!(
+        locations.iter().all(|(module, _)| module.path == "[vdso]" && !module.build_id.is_empty())
+    );
+    let lines = symbolizer().symbolize(&locations);
     assert!(lines.iter().any(|lines| lines[0].function == "__vdso_clock_gettime"), "{lines:?}");
     assert_eq!(lines[0][0].function, "[vdso]+0x0");
 }
@@ -230,13 +232,13 @@ fn unnamed_frames_are_symbolized_again_after_a_download() {
 fn unknown_functions_are_named_by_module_and_offset() {
     let not_elf = tempfile::tempfile().unwrap();
     let nameless = Arc::new(GeneratedCode::of(77, false));
-    let asked = [
+    let locations = [
         (module(1, "/usr/lib/libx.so", ModuleKind::Unknown), 0x1234),
         (module(2, "[jit 77]", ModuleKind::Jit(nameless, 0)), 0x7f00),
         (module(3, "/memfd:code", ModuleKind::File(Arc::new(not_elf))), 0x10),
         (module(0, "[unknown]", ModuleKind::Unknown), 0xabc),
     ];
-    let lines = symbolizer().symbolize(&asked);
+    let lines = symbolizer().symbolize(&locations);
     let names: Vec<&str> = lines.iter().map(|lines| lines[0].function.as_str()).collect();
     assert_eq!(names, ["libx.so+0x1234", "[jit 77]+0x7f00", "memfd:code+0x10", "[unknown]+0xabc"]);
 }

@@ -24,9 +24,9 @@ fn unwind(
 }
 
 fn functions(modules: &Modules, frames: &[Frame]) -> Vec<String> {
-    let asked: Vec<_> =
+    let locations: Vec<_> =
         frames.iter().map(|it| (Arc::clone(modules.get(it.module)), it.offset)).collect();
-    let lines = symbolizer().symbolize(&asked);
+    let lines = symbolizer().symbolize(&locations);
     lines.iter().flat_map(|lines| lines.iter()).map(|line| line.function.clone()).collect()
 }
 

@@ -47,14 +47,14 @@ fn functions_have_the_chosen_estimator() {
 #[test]
 fn a_stride_has_no_interval() {
     let mock = Mock::unix();
-    let asked = format!("profile --pid {STRIDE_PID}");
-    let json = sampler(&mock.address, &format!("{asked} --json")).json();
+    let command = format!("profile --pid {STRIDE_PID}");
+    let json = sampler(&mock.address, &format!("{command} --json")).json();
     assert_eq!((&json["estimator"], &json["strategy"]), (&"points".into(), &"stride".into()));
     let space = &json["totals"]["alloc_space"];
     assert!(space["value"].is_f64() && space["low"].is_f64() && space["high"].is_null(), "{space}");
-    let text = sampler(&mock.address, &asked);
+    let text = sampler(&mock.address, &command);
     assert!(text.text().contains("(no interval)"), "{}", text.text());
     assert!(text.text().contains("biased on periodic programs, no interval"), "{}", text.text());
-    let pprof = sampler(&mock.address, &format!("{asked} --format pprof"));
+    let pprof = sampler(&mock.address, &format!("{command} --format pprof"));
     assert_eq!((pprof.code, &pprof.stdout[..2]), (0, &b"\x1f\x8b"[..]));
 }

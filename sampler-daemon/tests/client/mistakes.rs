@@ -88,9 +88,9 @@ fn a_missing_estimator_is_refused_in_one_line() {
     let mock = Mock::unix();
     for name in ["weighted", "failed-trials", "calibrated"] {
         for verb in ["profile", "watch --period 100ms"] {
-            let asked = format!("{verb} --pid {STRIDE_PID} --estimator {name}");
+            let command = format!("{verb} --pid {STRIDE_PID} --estimator {name}");
             let words = format!("pid 4130: estimator {name} does not exist for strategy stride");
-            let refused = sampler(&mock.address, &asked);
+            let refused = sampler(&mock.address, &command);
             assert!(refused.failure(1).contains(&words), "{}", refused.stderr);
         }
     }

@@ -14,8 +14,8 @@ use tonic::Status;
 pub(crate) const INTERVAL_BYTES: u64 = 512 << 10;
 
 /// The profile that it serves: two stacks, lost samples, a note.
-pub(crate) fn profile(asked: &ProfileQuestion) -> Profile {
-    let ProfileQuestion { kind, strategy, estimator, confidence, top, functions } = *asked;
+pub(crate) fn profile(question: &ProfileQuestion) -> Profile {
+    let ProfileQuestion { kind, strategy, estimator, confidence, top, functions } = *question;
     let row = |size, samples, held| {
         let design = Design::from_interval(strategy, INTERVAL_BYTES, 1.0).expect("in range");
         let mut row = Row::default();

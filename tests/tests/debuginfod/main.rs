@@ -170,11 +170,11 @@ fn names_come_with_a_later_profile_and_stay_in_the_cache() -> Result<()> {
     ensure!(fs::read(stripped.cached())? == stripped.debug_file, "the cache has another file");
     daemon.stop()?;
     // Another samplerd has the debug file in its cache, and needs no server.
-    let asked = server.asked();
+    let requested = server.requests();
     let daemon = stripped.daemon(&server.url())?;
     let profile = first(&daemon)?;
     ensure!(is_named(&profile), "the first profile has no names: {}", profile.folded());
-    ensure!(server.asked() == asked, "the server was asked again");
+    ensure!(server.requests() == requested, "the server was asked again");
     daemon.stop()
 }
 
@@ -211,7 +211,12 @@ fn what_dwz_has_moved_to_a_shared_file_comes_from_a_server_too() -> Result<()> {
         ["is_inlined", "is_static"].iter().all(|name| profile.stacks_of(name).next().is_some())
     };
     daemon.profile_where("names", "alloc", &[], is_named)?;
-    ensure!((own.asked(), shared.asked()) == (1, 1), "{}, {}", own.asked(), shared.asked());
+    ensure!(
+        (own.requests(), shared.requests()) == (1, 1),
+        "{}, {}",
+        own.requests(),
+        shared.requests()
+    );
     daemon.stop()
 }
 
@@ -238,7 +243,7 @@ fn files_missing_on_all_servers_are_remembered() -> Result<()> {
         status_says(&daemon, "no debug information on any debuginfod server")?;
         daemon.stop()?;
     }
-    ensure!(server.asked() == 1, "asked {} times", server.asked());
+    ensure!(server.requests() == 1, "asked {} times", server.requests());
     ensure!(fs::metadata(stripped.cached())?.len() == 0);
     Ok(())
 }
@@ -279,7 +284,7 @@ fn the_debuginfod_client_has_no_privileges() -> Result<()> {
         let status =
             client(&daemon)?.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/status")).ok());
         // The child has its seccomp filter when it connects to the server.
-        Ok(status.filter(|status| status.contains("Seccomp:\t2") && server.asked() > 0))
+        Ok(status.filter(|status| status.contains("Seccomp:\t2") && server.requests() > 0))
     })?;
     for line in [
         "Uid:\t65532\t65532\t65532\t65532",
@@ -291,7 +296,7 @@ fn the_debuginfod_client_has_no_privileges() -> Result<()> {
         ensure!(status.contains(line), "{line:?} is missing: {status}");
     }
     daemon.stop()?;
-    ensure!(server.asked() == 1, "asked {} times", server.asked());
+    ensure!(server.requests() == 1, "asked {} times", server.requests());
     Ok(())
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct Shared {
     /// Number of requests for the known build id.
-    asked: AtomicU64,
+    requests: AtomicU64,
     /// Bytes sent of an answer without end.
     sent: AtomicU64,
     stopped: AtomicBool,
@@ -83,8 +83,8 @@ impl Server {
     }
 
     /// Number of requests for the known build id.
-    pub(crate) fn asked(&self) -> u64 {
-        self.shared.asked.load(SeqCst)
+    pub(crate) fn requests(&self) -> u64 {
+        self.shared.requests.load(SeqCst)
     }
 
     /// Bytes sent of an answer without end.
@@ -121,7 +121,7 @@ fn serve(
     if request.split(' ').nth(1) != Some(path) {
         return stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     }
-    shared.asked.fetch_add(1, SeqCst);
+    shared.requests.fetch_add(1, SeqCst);
     let ok = |header: &str| format!("HTTP/1.1 200 OK\r\n{header}\r\n\r\n");
     match behaviour {
         Behaviour::Sends(bytes) => {

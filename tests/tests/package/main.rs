@@ -88,11 +88,11 @@ fn serve(debian: &Debian) -> Result<()> {
 }
 
 fn until_served(debian: &Debian) -> Result<()> {
-    let asked = wait::until("an answer of the service", || {
-        let asked = debian.run(&["sampler", "status"])?;
-        Ok(asked.status.success().then_some(()))
+    let answer = wait::until("an answer of the service", || {
+        let answer = debian.run(&["sampler", "status"])?;
+        Ok(answer.status.success().then_some(()))
     });
-    asked.with_context(|| debian.output(&["journalctl", "-u", "samplerd"]).unwrap_or_default())
+    answer.with_context(|| debian.output(&["journalctl", "-u", "samplerd"]).unwrap_or_default())
 }
 
 fn property(debian: &Debian, name: &str) -> Result<String> {

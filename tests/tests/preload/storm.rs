@@ -67,7 +67,7 @@ fn raised(daemon: &Daemon) -> Result<Value> {
     })
 }
 
-fn as_asked(daemon: &Daemon) -> Result<Value> {
+fn as_requested(daemon: &Daemon) -> Result<Value> {
     wait::until("the interval that was asked for", || {
         let of = sampling(daemon)?;
         Ok((interval(&of) == INTERVAL).then_some(of))
@@ -93,7 +93,7 @@ fn the_interval_rises_in_a_storm_and_falls_afterwards() -> Result<()> {
         println!("{what}: {truth} in [{:.0}, {:.0}], {:.0}", of.low, of.high, of.value);
         ensure!(of.low <= truth as f64 && truth as f64 <= of.high, "{what}: {truth} not in {of:?}");
     }
-    let after = as_asked(&daemon)?;
+    let after = as_requested(&daemon)?;
     ensure!(after["pressure"]["factor"].as_f64() == Some(1.0), "{after}");
     end(workload, daemon)
 }
@@ -132,7 +132,7 @@ fn intervals(workload: &Workload) -> Result<(u64, u64)> {
     let library = Preloaded::find(&file).context("it is ours")?;
     let state = library.block(workload.pid(), &path.display().to_string())?.read()?;
     let bytes = |rate: Option<Rate>| rate.map_or(0, |rate| rate.interval_bytes().round() as u64);
-    Ok((bytes(state.rate), bytes(state.asked)))
+    Ok((bytes(state.rate), bytes(state.requested)))
 }
 
 /// samplerd ends in the middle of a storm, or is killed. Without a listener, the process samples at
@@ -144,9 +144,9 @@ fn an_ended_daemon_leaves_no_raised_interval() -> Result<()> {
         daemon.child().signal(signal)?;
         daemon.child().wait()?;
         wait::until("the interval that was asked for", || {
-            let (in_force, asked) = intervals(&workload)?;
-            ensure!(asked == INTERVAL, "{asked} is asked for");
-            Ok((in_force == asked).then_some(()))
+            let (in_force, requested) = intervals(&workload)?;
+            ensure!(requested == INTERVAL, "{requested} is asked for");
+            Ok((in_force == requested).then_some(()))
         })?;
         enough(&mut workload)?;
         let next = Daemon::start(&[workload.pid()], &LIMITED)?;

@@ -43,10 +43,10 @@ fn connected(address: &str) -> Result<(tokio::runtime::Runtime, Client)> {
 fn ask_over_grpc(address: &str, count: usize, after_round: [Sender<()>; 2]) -> Result<u64> {
     let (runtime, client) = connected(address)?;
     let questions = questions();
-    let asked: BTreeSet<&str> = questions.iter().map(|of| of.method).chain([SETTER]).collect();
+    let requested: BTreeSet<&str> = questions.iter().map(|of| of.method).chain([SETTER]).collect();
     let known = client.methods(SERVICE)?;
     let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
-    ensure!(asked == known, "the test asks {asked:?}, and the service has {known:?}");
+    ensure!(requested == known, "the test asks {requested:?}, and the service has {known:?}");
     let mut answered = 0;
     for (number, question) in questions.iter().cycle().take(count).enumerate() {
         if number % ROUND == 0 {

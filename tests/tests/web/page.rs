@@ -127,9 +127,9 @@ fn the_page_makes_no_foreign_request_and_logs_no_error() -> Result<()> {
         drawn(&page)?;
     }
     let own = format!("http://{}/", served.address);
-    let asked = page.requests()?;
-    ensure!(asked.iter().any(|url| url.starts_with(&own)), "nothing was asked: {asked:?}");
-    for url in &asked {
+    let requested = page.requests()?;
+    ensure!(requested.iter().any(|url| url.starts_with(&own)), "nothing was asked: {requested:?}");
+    for url in &requested {
         ensure!(url.starts_with(&own) || url.starts_with("data:"), "it asked for {url}");
         let leaks = url.contains(&served.token) && !url.contains('#');
         ensure!(!leaks, "the token went out in {url}");

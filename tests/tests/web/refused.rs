@@ -40,9 +40,9 @@ fn requests_without_the_token_are_refused() -> Result<()> {
             403,
             "no token",
         )?;
-        let asked =
+        let requested =
             format!("{path}{}token={}", if path.contains('?') { '&' } else { '?' }, served.token);
-        refused(&served.send(&asked, &[])?, 403, "no token")?;
+        refused(&served.send(&requested, &[])?, 403, "no token")?;
     }
     let own = format!("http://{}", served.address);
     let headers = |origin| [("Authorization", bearer.as_str()), ("Origin", origin)];

@@ -37,7 +37,7 @@ impl Random for Dice {
 
 /// A program that has loaded the library.
 struct Process {
-    asked: Rate,
+    requested: Rate,
     rate: Rate,
     period_ns: u64,
     until_ns: u64,
@@ -52,10 +52,10 @@ struct Process {
 
 impl Process {
     fn new(interval_bytes: u64, limit: u64, seed: u64) -> Process {
-        let asked = Rate::from_interval(interval_bytes).unwrap();
+        let requested = Rate::from_interval(interval_bytes).unwrap();
         Process {
-            asked,
-            rate: asked,
+            requested,
+            rate: requested,
             period_ns: SECOND_NS / limit,
             until_ns: 0,
             now_ns: SECOND_NS,
@@ -74,7 +74,7 @@ impl Process {
         };
         let coarse_ns = self.now_ns / TICK_NS * TICK_NS;
         self.until_ns = take(self.until_ns, coarse_ns, self.period_ns);
-        self.rate = rate(self.asked, level(self.until_ns, coarse_ns, self.period_ns));
+        self.rate = rate(self.requested, level(self.until_ns, coarse_ns, self.period_ns));
         self.taken_ns.push_back(self.now_ns);
         while self.taken_ns.front().is_some_and(|first| self.now_ns - first >= WINDOW_NS) {
             self.taken_ns.pop_front();
@@ -136,12 +136,12 @@ fn a_flood_is_cut_to_the_limit_and_the_rate_recovers() {
             (expected * 3 / 4..expected * 5 / 4 + 8).contains(&samples),
             "{samples} at {limit}"
         );
-        assert!(process.rate < process.asked);
+        assert!(process.rate < process.requested);
         // Twice the time in which the largest debt is paid: the first sample then restores the
         // requested rate.
         process.now_ns += 2 * (burst_ns(process.period_ns) + 33 * doubling_ns(process.period_ns));
         while process.request(64).is_none() {}
-        assert_eq!(process.rate, process.asked);
+        assert_eq!(process.rate, process.requested);
     }
 }
 
@@ -168,7 +168,7 @@ fn estimates_are_unbiased_while_the_rate_changes() {
                 if let Some((weight, variance)) = process.request(size) {
                     of.0 += weight;
                     of.1 += variance;
-                    of.2 += size as f64 / process.asked.inclusion(size);
+                    of.2 += size as f64 / process.requested.inclusion(size);
                 }
             }
         }

@@ -50,10 +50,10 @@ async fn drawn(
     contents: &mut Vec<u8>,
 ) -> Result<()> {
     let mut client = connect::client(address).await?;
-    let asked = RowLimits::of(Format::Svg, verb.filter.top, false).with(&verb.frames);
-    let answer = client.get_profile(asked.request(verb.filter.request(None))).await;
+    let limits = RowLimits::of(Format::Svg, verb.filter.top, false).with(&verb.frames);
+    let answer = client.get_profile(limits.request(verb.filter.request(None))).await;
     let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
-    let profile = asked.answer(address, answer)?;
+    let profile = limits.answer(address, answer)?;
     Ok(FlameGraph { measure }.encode(&profile, contents)?)
 }
 

@@ -12,8 +12,8 @@ use sampler_daemon::rpc::v1::GetLifetimesRequest;
 /// Default number of stacks in text.
 const DEFAULT_TOP: u32 = 20;
 
-pub(crate) async fn run(address: &Address, verb: LifetimesVerb, json_asked: bool) -> Result<()> {
-    let default = if json_asked { 0 } else { DEFAULT_TOP };
+pub(crate) async fn run(address: &Address, verb: LifetimesVerb, as_json: bool) -> Result<()> {
+    let default = if as_json { 0 } else { DEFAULT_TOP };
     let request = GetLifetimesRequest {
         selector: verb.select.without_pids(),
         pids: verb.select.pids,
@@ -24,7 +24,7 @@ pub(crate) async fn run(address: &Address, verb: LifetimesVerb, json_asked: bool
     let answer = progress::waiting(progress::PROFILE, client.get_lifetimes(request)).await;
     let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
     let answer = connect::check(address, lifetimes_from_wire(answer))?;
-    let text = match json_asked {
+    let text = match as_json {
         true => format!("{}\n", json(&answer)),
         false => lifetimes(&answer, page::width()),
     };

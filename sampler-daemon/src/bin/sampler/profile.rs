@@ -13,16 +13,16 @@ pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Res
         let name = format.name();
         bail!("{name} is binary and standard output is a terminal (give -o FILE or pipe it)");
     }
-    let asked = RowLimits::of(format, verb.filter.top, verb.stacks).with(&verb.frames);
+    let limits = RowLimits::of(format, verb.filter.top, verb.stacks).with(&verb.frames);
     let mut client = connect::client(address).await?;
-    let answer = client.get_profile(asked.request(verb.filter.request(None)));
+    let answer = client.get_profile(limits.request(verb.filter.request(None)));
     let answer = progress::waiting(progress::PROFILE, answer).await;
     let profile = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
-    let profile = asked.answer(address, profile)?;
+    let profile = limits.answer(address, profile)?;
 
     let mut contents = Vec::new();
     let color = file.is_none() && page::color();
-    encoded::append(&profile, format, asked, color, &mut contents)?;
+    encoded::append(&profile, format, limits, color, &mut contents)?;
     match file {
         Some(path) => output::write_file(path, &contents),
         None => output::print(&contents),

@@ -15,12 +15,12 @@ use sampler_daemon::rpc::v1::WatchProfileRequest;
 const OTHER_LINES: usize = 12;
 
 pub(crate) async fn run(address: &Address, verb: WatchVerb, json: bool) -> Result<()> {
-    let asked = match json {
+    let limits = match json {
         true => RowLimits::of(Format::Json, verb.filter.top, false),
         false => RowLimits::table(table(&verb).rows, 0),
     };
     let request = WatchProfileRequest {
-        profile: Some(asked.request(verb.filter.request(None))),
+        profile: Some(limits.request(verb.filter.request(None))),
         period_ms: u32::try_from(verb.period.as_millis()).unwrap_or(u32::MAX),
     };
     let mut client = connect::client(address).await?;
@@ -31,7 +31,7 @@ pub(crate) async fn run(address: &Address, verb: WatchVerb, json: bool) -> Resul
     while verb.count.is_none_or(|count| seen < count) {
         let next = stream.message().await.map_err(|status| connect::failed(address, &status))?;
         let Some(profile) = next else { bail!("samplerd at {address} stopped") };
-        let profile = asked.answer(address, profile)?;
+        let profile = limits.answer(address, profile)?;
         let contents = if json {
             encoded(&Json, &profile)?
         } else {

@@ -374,8 +374,8 @@ impl Args {
         if !self.no_default_excludes {
             all.extend(Exclusion::defaults());
         }
-        let asked = self.exclude.iter().cloned();
-        all.extend(asked.map(|criterion| Exclusion { criterion, reason: "" }));
+        let requested = self.exclude.iter().cloned();
+        all.extend(requested.map(|criterion| Exclusion { criterion, reason: "" }));
         all
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn check(args: &Args, attach_mode: AttachMode) -> anyhow::Result<()> 
 }
 
 fn refusal(attach_mode: AttachMode, given: usize, hazard: SharedHazard) -> String {
-    let (asked, instead) = match attach_mode {
+    let (requested, instead) = match attach_mode {
         AttachMode::AllProcesses => ("--all".to_owned(), "give --pid".to_owned()),
         AttachMode::Descendants => {
             ("--follow".to_owned(), "leave it out; with sampler run: add --preload".to_owned())
@@ -35,7 +35,7 @@ fn refusal(attach_mode: AttachMode, given: usize, hazard: SharedHazard) -> Strin
             format!("give at most {MAX_OWN_LINK_PROCESSES}, or add --windows 1%"),
         ),
     };
-    format!("{asked}: {hazard} ({instead}; needs {})", hazard.needs())
+    format!("{requested}: {hazard} ({instead}; needs {})", hazard.needs())
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_one_line_with_a_remedy() {
-        for (attach_mode, asked, instead) in [
+        for (attach_mode, requested, instead) in [
             (AttachMode::AllProcesses, "--all: ", "(give --pid; "),
             (
                 AttachMode::Descendants,
@@ -55,7 +55,7 @@ mod tests {
         ] {
             for hazard in [SharedHazard::Seccomp, SharedHazard::ShadowStack] {
                 let line = refusal(attach_mode, 7, hazard);
-                assert!(line.starts_with(asked) && line.contains(instead), "{line}");
+                assert!(line.starts_with(requested) && line.contains(instead), "{line}");
                 assert!(line.contains("needs Linux 6.1") && !line.contains('\n'), "{line}");
             }
         }

@@ -43,8 +43,8 @@ pub(crate) struct Bound {
 
 impl Bound {
     /// Binds the server, if one is requested.
-    pub(crate) async fn new(asked: &Http) -> Result<Option<Bound>, String> {
-        let Some(place) = asked.place()? else { return Ok(None) };
+    pub(crate) async fn new(options: &Http) -> Result<Option<Bound>, String> {
+        let Some(place) = options.place()? else { return Ok(None) };
         let listener = place.bind().await?;
         Ok(Some(Bound { place, listener }))
     }

@@ -202,11 +202,11 @@ async fn end(profiler: Profiler, worker: WorkerThread) -> anyhow::Result<()> {
 
 /// Completes when the process that started samplerd has ended: its end of standard input closes
 /// then.
-async fn orphaned(asked: bool) {
+async fn orphaned(requested: bool) {
     let (sender, closed) = tokio::sync::oneshot::channel::<()>();
     // Nobody waits for this thread, so it does not delay the end of the process.
     let reader = std::thread::Builder::new().name("stdin".into());
-    let started = asked
+    let started = requested
         && reader
             .spawn(move || {
                 let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());

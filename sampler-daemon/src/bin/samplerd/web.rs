@@ -34,8 +34,8 @@ pub(crate) struct Bound {
 
 impl Bound {
     /// Binds the server, if one is requested.
-    pub(crate) async fn new(asked: &Web) -> Result<Option<Bound>, String> {
-        let Some(place) = asked.place()? else { return Ok(None) };
+    pub(crate) async fn new(options: &Web) -> Result<Option<Bound>, String> {
+        let Some(place) = options.place()? else { return Ok(None) };
         let token = Token::new().map_err(|error| format!("make a token for --web: {error}"))?;
         Ok(Some(Bound { listener: place.bind().await?, token }))
     }

@@ -95,11 +95,11 @@ impl<'a> Batches<'a> {
             let calls = if stepped { STEPPED_CALLS } else { EMULATED_CALLS };
             // calloc(1, n), malloc(n), free(p), alloc(p, 0, …): an alloc of 0 bytes is not a
             // sample.
-            let asked = match program {
+            let arguments = match program {
                 Program::Shaped => CallArguments(1, SMALL_REQUEST_BYTES),
                 _ => CallArguments(SMALL_REQUEST_BYTES, 0),
             };
-            let batch = |of| self.time(of, NO_STACK, calls, |_| asked);
+            let batch = |of| self.time(of, NO_STACK, calls, |_| arguments);
             let (with, without) = (probed(program, stepped), twin(program, stepped));
             let pair = in_turn(round, || batch(with), || batch(without));
             self.enter(Kind::Hit(program, stepped), pair, calls);
@@ -197,22 +197,22 @@ impl<'a> Batches<'a> {
         of: Function,
         stack: usize,
         calls: usize,
-        asked: impl Fn(usize) -> CallArguments,
+        arguments: impl Fn(usize) -> CallArguments,
     ) -> Duration {
-        self.time_blocks(of, stack, calls, |index| (asked(index), BLOCKS))
+        self.time_blocks(of, stack, calls, |index| (arguments(index), BLOCKS))
     }
 
-    /// CPU time of some calls; `asked` gives the arguments and the result of each.
+    /// CPU time of some calls; `arguments` gives the arguments and the result of each.
     fn time_blocks(
         &self,
         of: Function,
         stack: usize,
         calls: usize,
-        asked: impl Fn(usize) -> (CallArguments, u64),
+        arguments: impl Fn(usize) -> (CallArguments, u64),
     ) -> Duration {
         let begin = cpu_time();
         for index in 0..calls {
-            let (CallArguments(first, second), returned) = asked(index);
+            let (CallArguments(first, second), returned) = arguments(index);
             self.ground.call(of, stack, [first, second, returned]);
         }
         cpu_time() - begin

@@ -44,13 +44,13 @@ pub fn serve() -> io::Result<()> {
     let mut held: Vec<Held> = Vec::new();
     let mut closers = Closers::default();
     loop {
-        let (is_over, is_asked) = wait(&control, &mut held, &mut closers)?;
+        let (is_over, is_requested) = wait(&control, &mut held, &mut closers)?;
         if is_over {
             held.into_iter().rev().for_each(|of| closers.close(of));
             closers.wait();
             return Ok(());
         }
-        if is_asked && let Some(Some(received)) = wire::receive_request(&control)? {
+        if is_requested && let Some(Some(received)) = wire::receive_request(&control)? {
             held.extend(attach(received));
         }
     }

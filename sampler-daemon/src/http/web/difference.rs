@@ -2,7 +2,7 @@
 
 use super::site::{MAX_STACKS, Profiles};
 use crate::http::answer::Problem;
-use crate::pipeline::{AskedWindow, ProfileRequest};
+use crate::pipeline::{ProfileRequest, RequestedWindow};
 use sampler_common::comparison::{Question, compare, parted};
 use sampler_common::encode::comparison::object;
 use sampler_common::profile::Profile;
@@ -14,13 +14,13 @@ pub(super) async fn difference(
     [a, b]: [ProfileRequest; 2],
 ) -> Result<Vec<u8>, Problem> {
     let mut made = [profiles.make(a.clone()).await?, profiles.make(b.clone()).await?];
-    if let Some((early, until)) = parted([asked(&a), asked(&b)], [&made[0], &made[1]]) {
+    if let Some((early, until)) = parted([requested(&a), requested(&b)], [&made[0], &made[1]]) {
         let mut again = if early == 0 { a } else { b };
         let since = match again.scope.window {
-            Some(AskedWindow::Between(since, _)) => since,
+            Some(RequestedWindow::Between(since, _)) => since,
             _ => None,
         };
-        again.scope.window = Some(AskedWindow::Between(since, Some(until)));
+        again.scope.window = Some(RequestedWindow::Between(since, Some(until)));
         made[early] = profiles.make(again).await?;
     }
     let comparing = tokio::task::spawn_blocking(move || compared(&made));
@@ -47,9 +47,11 @@ fn compared([a, b]: &[Profile; 2]) -> Result<Vec<u8>, Problem> {
 
 /// Returns the ends of a requested window. A window without an end reaches until now, and no other
 /// window begins later.
-fn asked(of: &ProfileRequest) -> [u64; 2] {
+fn requested(of: &ProfileRequest) -> [u64; 2] {
     match of.scope.window {
-        Some(AskedWindow::Between(since, until)) => [since.unwrap_or(0), until.unwrap_or(u64::MAX)],
+        Some(RequestedWindow::Between(since, until)) => {
+            [since.unwrap_or(0), until.unwrap_or(u64::MAX)]
+        }
         _ => [0, u64::MAX],
     }
 }

@@ -4,7 +4,7 @@ use crate::http::answer::Problem;
 use crate::http::escape::shown;
 use crate::http::query::{criterion, pairs};
 use crate::pipeline::{
-    AskedWindow, HistoryRequest, LeaksRequest, LifetimesRequest, ProfileRequest, Scope,
+    HistoryRequest, LeaksRequest, LifetimesRequest, ProfileRequest, RequestedWindow, Scope,
 };
 use crate::store::Selector;
 use axum::extract::FromRequestParts;
@@ -108,7 +108,7 @@ impl PageRequest {
     pub(super) fn profile(&self, side: usize) -> ProfileRequest {
         let window = match (self.since[side], self.until[side]) {
             (None, None) => None,
-            (since, until) => Some(AskedWindow::Between(since, until)),
+            (since, until) => Some(RequestedWindow::Between(since, until)),
         };
         ProfileRequest {
             kind: self.kind.unwrap_or(Kind::Live),
@@ -137,7 +137,7 @@ mod tests {
         let request = graph.profile(0);
         assert_eq!((request.kind, request.top), (Kind::Alloc, 0));
         assert_eq!(request.selector.to_string(), "pid:7");
-        assert_eq!(request.scope.window, Some(AskedWindow::Between(Some(5), Some(9))));
+        assert_eq!(request.scope.window, Some(RequestedWindow::Between(Some(5), Some(9))));
         let search = PageRequest::parse("snapshot=3&q=%3Cscript%3E%26").unwrap();
         assert_eq!((search.snapshot(), search.measure()), (Ok(3), Measure::Space));
         assert_eq!(search.text, "<script>&");

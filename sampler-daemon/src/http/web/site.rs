@@ -107,12 +107,12 @@ async fn overview(State(site): Site) -> Answer {
 }
 
 /// Makes a new profile and draws it.
-async fn graph(State(site): Site, asked: PageRequest) -> Answer {
-    let profile = Arc::new(site.profiles.make(asked.profile(0)).await?);
+async fn graph(State(site): Site, request: PageRequest) -> Answer {
+    let profile = Arc::new(site.profiles.make(request.profile(0)).await?);
     let number = site.snapshots.keep(Arc::clone(&profile));
     written(JSON, move |out| {
         out.extend_from_slice(format!("{{\"snapshot\":{number},\"graph\":").as_bytes());
-        view::graph(&profile, asked.measure(), MAX_FRAMES, out)?;
+        view::graph(&profile, request.measure(), MAX_FRAMES, out)?;
         out.push(b'}');
         Ok(())
     })
@@ -120,42 +120,42 @@ async fn graph(State(site): Site, asked: PageRequest) -> Answer {
 }
 
 /// The functions of a drawn profile.
-async fn table(State(site): Site, asked: PageRequest) -> Answer {
-    let profile = site.snapshot(asked.snapshot()?)?;
-    written(JSON, move |out| view::table(&profile, asked.measure(), MAX_FUNCTIONS, out)).await
+async fn table(State(site): Site, request: PageRequest) -> Answer {
+    let profile = site.snapshot(request.snapshot()?)?;
+    written(JSON, move |out| view::table(&profile, request.measure(), MAX_FUNCTIONS, out)).await
 }
 
 /// The matches of a search in a drawn profile.
-async fn matches(State(site): Site, asked: PageRequest) -> Answer {
-    let profile = site.snapshot(asked.snapshot()?)?;
-    written(JSON, move |out| view::matches(&profile, asked.measure(), &asked.text, out)).await
+async fn matches(State(site): Site, request: PageRequest) -> Answer {
+    let profile = site.snapshot(request.snapshot()?)?;
+    written(JSON, move |out| view::matches(&profile, request.measure(), &request.text, out)).await
 }
 
 /// A drawn profile as a file in a format.
-async fn download(State(site): Site, asked: PageRequest) -> Answer {
-    let profile = site.snapshot(asked.snapshot()?)?;
-    let Some(format) = Format::parse(&asked.format) else {
-        return Err(Problem::bad(format!("format {}: is none", shown(&asked.format))));
+async fn download(State(site): Site, request: PageRequest) -> Answer {
+    let profile = site.snapshot(request.snapshot()?)?;
+    let Some(format) = Format::parse(&request.format) else {
+        return Err(Problem::bad(format!("format {}: is none", shown(&request.format))));
     };
     written(BINARY, move |out| format.encoder(FILE_TABLE).encode(&profile, out)).await
 }
 
-async fn history(State(site): Site, asked: PageRequest) -> Answer {
-    let measure = asked.measure();
-    let history = site.profiles.profiler.history(asked.history()).await?;
+async fn history(State(site): Site, request: PageRequest) -> Answer {
+    let measure = request.measure();
+    let history = site.profiles.profiler.history(request.history()).await?;
     Ok(of_type(JSON, history_json(&history.map_err(Problem::bad)?, measure)?))
 }
 
 /// Compares two windows.
-async fn compare(State(site): Site, asked: PageRequest) -> Answer {
-    let sides = [asked.profile(0), asked.profile(1)];
+async fn compare(State(site): Site, request: PageRequest) -> Answer {
+    let sides = [request.profile(0), request.profile(1)];
     Ok(of_type(JSON, difference(&site.profiles, sides).await?))
 }
 
 /// The stacks whose held bytes grow, with the answer in one sentence.
-async fn leaks(State(site): Site, asked: PageRequest) -> Answer {
+async fn leaks(State(site): Site, request: PageRequest) -> Answer {
     let Profiles { profiler, names } = &site.profiles;
-    let raw = profiler.leaks(asked.leaks(MAX_STACKS)).await?.map_err(Problem::bad)?;
+    let raw = profiler.leaks(request.leaks(MAX_STACKS)).await?.map_err(Problem::bad)?;
     let leaks = assemble_leaks(raw, names).await.map_err(Problem::broken)?;
     let mut object = of_leaks::object(&leaks);
     object["answer"] = of_leaks::answer(&leaks).into();
@@ -166,9 +166,9 @@ async fn leaks(State(site): Site, asked: PageRequest) -> Answer {
 }
 
 /// The lifetimes of memory, by stack.
-async fn lifetimes(State(site): Site, asked: PageRequest) -> Answer {
+async fn lifetimes(State(site): Site, request: PageRequest) -> Answer {
     let Profiles { profiler, names } = &site.profiles;
-    let raw = profiler.lifetimes(asked.lifetimes(MAX_STACKS)).await?.map_err(Problem::bad)?;
+    let raw = profiler.lifetimes(request.lifetimes(MAX_STACKS)).await?.map_err(Problem::bad)?;
     let object = of_lifetimes::json(&assemble_lifetimes(raw, names).await);
     Ok(of_type(JSON, serde_json::to_vec(&object).map_err(Problem::broken)?))
 }

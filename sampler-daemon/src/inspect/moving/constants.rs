@@ -89,22 +89,22 @@ impl Constants {
         match instruction.flow_control() {
             _ if instruction.code() == Code::Syscall => {
                 let number = self.of(Register::RAX).unwrap_or(NONE);
-                let asked = self.asked(number, [Register::RDX, Register::R10]);
+                let requested = self.requested(number, [Register::RDX, Register::R10]);
                 [Register::RAX, Register::RCX, Register::R11]
                     .iter()
                     .for_each(|of| self.forget(*of));
-                asked
+                requested
             }
             FlowControl::Call | FlowControl::IndirectCall => {
-                let asked = self.called(instruction, number_of);
+                let requested = self.called(instruction, number_of);
                 self.known.retain(|place, _| matches!(place, ConstantPlace::Local(..)));
-                asked
+                requested
             }
             FlowControl::UnconditionalBranch => {
                 // A tail call.
-                let asked = self.called(instruction, number_of);
+                let requested = self.called(instruction, number_of);
                 self.known.clear();
-                asked
+                requested
             }
             FlowControl::Return | FlowControl::IndirectBranch => {
                 self.known.clear();
@@ -137,7 +137,7 @@ impl Constants {
 
     /// The request of the system call with this number, whose protection and flags are in these
     /// registers.
-    fn asked(&self, number: u64, [protection, flags]: [Register; 2]) -> RequestedProtection {
+    fn requested(&self, number: u64, [protection, flags]: [Register; 2]) -> RequestedProtection {
         let protection = self.of(protection).filter(|of| *of <= PROTECTIONS).unwrap_or(0);
         let flags = self.of(flags).unwrap_or(0);
         let replaces = match number {
@@ -168,8 +168,8 @@ impl Constants {
             () if protects || moves => number_of(target).unwrap_or(NONE),
             () => NONE,
         };
-        self.asked(by_number, [Register::RCX, Register::R8])
-            .and(self.asked(number, [Register::RDX, Register::RCX]))
+        self.requested(by_number, [Register::RCX, Register::R8])
+            .and(self.requested(number, [Register::RDX, Register::RCX]))
     }
 
     fn assign(&mut self, instruction: &Instruction) {

@@ -47,11 +47,11 @@ impl Worker {
         kind: Kind,
         scope: &Scope,
     ) -> Result<Gathered, String> {
-        let Some(asked) = scope.window else {
+        let Some(requested) = scope.window else {
             return Ok(self.gather_now(processes, kind, scope, None));
         };
-        self.check_end(asked, &processes)?;
-        let window = self.window(asked, self.clock.now())?;
+        self.check_end(requested, &processes)?;
+        let window = self.window(requested, self.clock.now())?;
         Ok(self.gather_now(processes, kind, scope, Some(&window)))
     }
 
@@ -184,10 +184,10 @@ impl Worker {
         let now_ns = gathered.clocks.now_ns;
         let add = |live: &LiveSample| {
             let Some(process) = index.get(&live.process) else { return };
-            let asked = window.is_none_or(|window| window.has(live.time_ns))
+            let is_requested = window.is_none_or(|window| window.has(live.time_ns))
                 && scope.has_size(live.sample.size)
                 && scope.has_age(now_ns.saturating_sub(live.time_ns));
-            if asked {
+            if is_requested {
                 let class = sampling::class(live.sample.size) as u8;
                 let stratum = Stratum { process: *process, class };
                 gathered.row(live.process, live.stack).stratum(stratum).add_live(&live.sample);

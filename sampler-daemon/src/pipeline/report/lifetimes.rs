@@ -48,11 +48,11 @@ impl Worker {
         // Points of a stride have no variance.
         self.strategies(&chosen, Some(Estimator::Weighted))?;
         let clocks = self.clock.now();
-        let asked = |process: ProcessId| chosen.contains(&process);
-        let lives = self.ingest.lifetimes.by_stack(&self.ingest.live, clocks.now_ns, asked);
+        let is_requested = |process: ProcessId| chosen.contains(&process);
+        let lives = self.ingest.lifetimes.by_stack(&self.ingest.live, clocks.now_ns, is_requested);
         let mut total = Life::default();
         lives.values().for_each(|life| total.add(life));
-        let unseen = self.ingest.lifetimes.unseen_of(asked);
+        let unseen = self.ingest.lifetimes.unseen_of(is_requested);
         let notes = Note::counted(unseen, Loss::FreedUntimed).into_iter().collect();
         let mut raw = RawLifetimes {
             time_unix_ns: clocks.to_unix(clocks.now_ns),

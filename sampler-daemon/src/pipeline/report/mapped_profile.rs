@@ -83,7 +83,8 @@ impl Worker {
     ) -> Result<Gathered, String> {
         let (mapped, scope) = (&self.ingest.mapped, &request.scope);
         let clocks = self.clock.now();
-        let window = scope.window.map(|asked| asked.of(&mapped.windows, clocks)).transpose()?;
+        let window =
+            scope.window.map(|requested| requested.of(&mapped.windows, clocks)).transpose()?;
         let index: FxHashMap<ProcessId, u32> =
             (0..).zip(&processes).map(|(index, id)| (*id, index)).collect();
         let mut rows: FxHashMap<_, Row> = FxHashMap::default();
@@ -109,10 +110,10 @@ impl Worker {
         let in_window = |time_ns| window.as_ref().is_none_or(|window| window.has(time_ns));
         for piece in mapped.held().filter(|piece| piece.origin != Origin::Allocator) {
             let Some(process) = index.get(&piece.process) else { continue };
-            let asked = in_window(piece.time_ns)
+            let is_requested = in_window(piece.time_ns)
                 && scope.has_size(piece.size)
                 && scope.has_age(clocks.now_ns.saturating_sub(piece.time_ns));
-            if asked {
+            if is_requested {
                 let class = sampling::class(piece.size) as u8;
                 let row = rows.entry((piece.process, piece.stack)).or_default();
                 let moments = piece.moments(Some(piece.held));

@@ -17,7 +17,7 @@ pub(super) fn notes(
 ) -> Vec<Note> {
     let nameless = without_names(frames, named);
     let Some(debuginfod) = debuginfod else {
-        return unasked(&nameless).map(Note::Names).into_iter().collect();
+        return not_requested(&nameless).map(Note::Names).into_iter().collect();
     };
     let nameless: BTreeSet<&str> = nameless.iter().map(|module| &*module.build_id).collect();
     let build_ids: BTreeSet<&str> =
@@ -25,7 +25,7 @@ pub(super) fn notes(
     let (mut on_the_way, mut missing, mut failed, mut why) = (0, 0, 0, String::new());
     for build_id in build_ids {
         match debuginfod.standing(build_id) {
-            Standing::Unasked | Standing::Here => {}
+            Standing::NotRequested | Standing::Here => {}
             Standing::OnTheWay => on_the_way += 1,
             Standing::Missing => missing += usize::from(nameless.contains(build_id)),
             Standing::Failed(reason) => {
@@ -43,12 +43,12 @@ pub(super) fn notes(
 }
 
 /// The files without names, for a profile without debuginfod.
-fn unasked(nameless: &[&Arc<Module>]) -> Option<Names> {
+fn not_requested(nameless: &[&Arc<Module>]) -> Option<Names> {
     let files: BTreeMap<&str, &str> = nameless
         .iter()
         .map(|module| (&*module.build_id, module.path.rsplit('/').next().unwrap_or_default()))
         .collect();
     let files: Vec<_> =
         files.into_iter().map(|(id, name)| (name.to_owned(), id.to_owned())).collect();
-    (!files.is_empty()).then_some(Names::Unasked(files))
+    (!files.is_empty()).then_some(Names::NotRequested(files))
 }

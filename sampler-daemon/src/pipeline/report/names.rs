@@ -65,7 +65,7 @@ impl Names {
         };
         let parser = Parser::of(program, debug_files);
         let counts = parser.counts();
-        let asked = debuginfod.clone();
+        let servers = debuginfod.clone();
         std::thread::Builder::new().name("symbolizer".into()).spawn(move || {
             let mut symbolizer = Symbolizer::new(parser, FILE_TIME);
             loop {
@@ -89,7 +89,7 @@ impl Names {
                 let named = panic::catch_unwind(AssertUnwindSafe(|| {
                     let lines = symbolizer.symbolize(&frames);
                     let unread = symbolizer.unread(&frames);
-                    let notes = missing_names::notes(&frames, &lines, asked.as_ref());
+                    let notes = missing_names::notes(&frames, &lines, servers.as_ref());
                     let unnamed_code = unnamed_code(&frames, &lines);
                     Named { lines, unread, notes, unnamed_code }
                 }));

@@ -28,8 +28,8 @@ pub(super) fn ordered(raw: &mut RawProfile, unsampled: &Row) -> usize {
     total
 }
 
-fn top_of(asked: usize, rows: usize) -> usize {
-    if asked > 0 { asked } else { rows }
+fn top_of(requested: usize, rows: usize) -> usize {
+    if requested > 0 { requested } else { rows }
 }
 
 /// Removes all but the `top` largest rows, if their order is known before estimates are made.

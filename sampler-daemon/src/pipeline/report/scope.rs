@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// A requested window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskedWindow {
+pub enum RequestedWindow {
     /// The last so many nanoseconds.
     Last(u64),
     /// Start and end, nanoseconds since the Unix epoch; `None`: from the attach, or until now.
@@ -56,17 +56,17 @@ impl From<&Window<'_>> for Borders {
 /// and a request reads all of the ring.
 const LATE_NS: u64 = 100_000_000;
 
-impl AskedWindow {
+impl RequestedWindow {
     /// The time slots of the window.
     pub(super) fn of(self, windows: &Windows, clocks: Clocks) -> Result<Window<'_>, String> {
         let now_ns = clocks.now_ns;
         let (since_ns, until_ns) = match self {
-            AskedWindow::Last(length_ns) => (now_ns.saturating_sub(length_ns), now_ns),
-            AskedWindow::Between(since, until) => (
+            RequestedWindow::Last(length_ns) => (now_ns.saturating_sub(length_ns), now_ns),
+            RequestedWindow::Between(since, until) => (
                 since.map_or(0, |since| clocks.at_unix(since)),
                 until.map_or(now_ns, |until| clocks.at_unix(until)),
             ),
-            AskedWindow::After(border) => {
+            RequestedWindow::After(border) => {
                 let since_ns = border.map_or(0, |border| border.monotonic_ns);
                 return Ok(windows.closed(since_ns, now_ns.saturating_sub(LATE_NS)));
             }
@@ -86,7 +86,7 @@ impl AskedWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The time of the allocation; `None`: since the attach.
-    pub window: Option<AskedWindow>,
+    pub window: Option<RequestedWindow>,
     /// Least age of a held block, nanoseconds.
     pub min_age_ns: Option<u64>,
     /// Largest age of a held block, nanoseconds.
@@ -122,7 +122,7 @@ impl Scope {
         if self.window.is_some() && kind == Kind::Peak {
             return Err("the peak is since attach and has no window (give kind or window)".into());
         }
-        if let Some(AskedWindow::Between(Some(since), Some(until))) = self.window
+        if let Some(RequestedWindow::Between(Some(since), Some(until))) = self.window
             && since >= until
         {
             let [since, until] = [since, until].map(utc);
@@ -171,17 +171,21 @@ fn duration(ns: u64) -> String {
 
 impl Worker {
     /// The slots of a window. Everything was observed just before.
-    pub(super) fn window(&self, asked: AskedWindow, clocks: Clocks) -> Result<Window<'_>, String> {
-        asked.of(&self.ingest.windows, clocks)
+    pub(super) fn window(
+        &self,
+        requested: RequestedWindow,
+        clocks: Clocks,
+    ) -> Result<Window<'_>, String> {
+        requested.of(&self.ingest.windows, clocks)
     }
 
     /// Refuses a window that ends before the attach of every process: it has no data.
     pub(super) fn check_end(
         &self,
-        asked: AskedWindow,
+        requested: RequestedWindow,
         processes: &[ProcessId],
     ) -> Result<(), String> {
-        let AskedWindow::Between(_, Some(until_ns)) = asked else { return Ok(()) };
+        let RequestedWindow::Between(_, Some(until_ns)) = requested else { return Ok(()) };
         let until = UNIX_EPOCH + Duration::from_nanos(until_ns);
         let attached = processes.iter().map(|id| self.ingest.processes.get(*id).attached).min();
         match attached.filter(|attached| until < *attached) {
@@ -236,9 +240,9 @@ mod tests {
     #[test]
     fn invalid_scopes_are_refused_in_one_line() {
         let ages = Scope { min_age_ns: Some(2), max_age_ns: Some(1), ..Scope::ALL };
-        let last = Scope { window: Some(AskedWindow::Last(1)), ..Scope::ALL };
+        let last = Scope { window: Some(RequestedWindow::Last(1)), ..Scope::ALL };
         let backwards =
-            Scope { window: Some(AskedWindow::Between(Some(2), Some(1))), ..Scope::ALL };
+            Scope { window: Some(RequestedWindow::Between(Some(2), Some(1))), ..Scope::ALL };
         let sizes = SizeLimits::outward(Some(1000), Some(5000)).unwrap();
         let cut = Scope { sizes, ..Scope::ALL };
         let weighted = Estimator::Weighted;
@@ -267,7 +271,7 @@ mod tests {
         assert!(scope.has_size(1007) && !scope.has_size(1008));
         assert!(scope.has_age(90_000_000_000) && !scope.has_age(89_999_999_999));
         assert_eq!(Scope::ALL.notes(Kind::Live), []);
-        let last = Scope { window: Some(AskedWindow::Last(1)), ..Scope::ALL };
+        let last = Scope { window: Some(RequestedWindow::Last(1)), ..Scope::ALL };
         assert_eq!(last.notes(Kind::Live), [Note::Part(Part::Window)]);
         assert_eq!(last.notes(Kind::Alloc), []);
     }

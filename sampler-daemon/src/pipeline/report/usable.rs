@@ -32,10 +32,10 @@ impl Worker {
     pub(super) fn usable(&self, processes: &[ProcessId]) -> FxHashMap<ProcessId, Usable> {
         let mut found: FxHashMap<ProcessId, Usable> = FxHashMap::default();
         let mut memories = FxHashMap::default();
-        let asked: FxHashSet<&ProcessId> = processes.iter().collect();
+        let requested: FxHashSet<&ProcessId> = processes.iter().collect();
         for (slot, profiled) in self.ingest.table.iter() {
             let is_glibc = profiled.allocators.iter().all(|allocator| allocator.name == "glibc");
-            if is_glibc && !profiled.allocators.is_empty() && asked.contains(&profiled.id) {
+            if is_glibc && !profiled.allocators.is_empty() && requested.contains(&profiled.id) {
                 memories.extend(Blocks::open(profiled.pid).ok().map(|memory| (slot, memory)));
             }
         }
@@ -49,9 +49,9 @@ impl Worker {
                 return found;
             }
         };
-        let asked = entries.iter().filter(|(key, _)| memories.contains_key(&key.space.slot));
+        let requested = entries.iter().filter(|(key, _)| memories.contains_key(&key.space.slot));
         // Keys are hashed, so the first ones are an arbitrary choice.
-        for (key, entry) in asked.take(MAX_BLOCKS) {
+        for (key, entry) in requested.take(MAX_BLOCKS) {
             let (Some(live), Some(memory)) =
                 (self.ingest.live.get(entry.sample), memories.get(&key.space.slot))
             else {

@@ -262,10 +262,10 @@ impl Worker {
     /// Sets the interval of the next windows.
     fn change_interval(&mut self, slot: u32, interval_bytes: u64) {
         let Some(record) = self.sampling_of(slot) else { return };
-        let ratio = interval_bytes as f64 / record.asked.interval_bytes as f64;
+        let ratio = interval_bytes as f64 / record.requested.interval_bytes as f64;
         if !(1.0 / INTERVAL_CHANGE..=INTERVAL_CHANGE).contains(&ratio) {
-            let asked = Sampling { interval_bytes, ..record.asked };
-            self.ask(slot, asked);
+            let requested = Sampling { interval_bytes, ..record.requested };
+            self.request_sampling(slot, requested);
         }
     }
 

@@ -21,11 +21,11 @@ pub(crate) fn tables(cases: &[(Case, Vec<Measured>)], queries: &Queries) -> Stri
     );
     line!(out, "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |");
     for (case, of) in cases {
-        let asked = if case.rate == 0 { "storm".to_owned() } else { grouped(case.rate.into()) };
+        let requested = if case.rate == 0 { "storm".to_owned() } else { grouped(case.rate.into()) };
         let cpu = spread(of, |one| one.cpu_us);
         line!(
             out,
-            "| {} | {asked} | {} | {} | {:.1} µs [{:.1}–{:.1}] | {:.1} % | {:.0} MiB | {} |",
+            "| {} | {requested} | {} | {} | {:.1} µs [{:.1}–{:.1}] | {:.1} % | {:.0} MiB | {} |",
             case.snapshot,
             grouped(spread(of, |one| one.samples).median.round() as u64),
             grouped(lost(of)),

@@ -78,14 +78,14 @@ pub(crate) fn text(
     line!(out, "snapshot  asked/s   samples/s    lost    µs a sample (quartiles)   % CPU   MiB");
     for (case, of) in cases {
         let cpu = spread(of, |one| one.cpu_us);
-        let asked = if case.rate == 0 { "storm".to_owned() } else { case.rate.to_string() };
+        let requested = if case.rate == 0 { "storm".to_owned() } else { case.rate.to_string() };
         let goal = match case.has_goal() {
             true => verdict(CPU_GOAL_US, cpu.median),
             false => String::new(),
         };
         line!(
             out,
-            "{:<9} {asked:>7} {:>11.0} {:>7} {:>8.2} ({:.2}-{:.2}) {:>13.1} {:>5.0}{goal}",
+            "{:<9} {requested:>7} {:>11.0} {:>7} {:>8.2} ({:.2}-{:.2}) {:>13.1} {:>5.0}{goal}",
             case.snapshot,
             spread(of, |one| one.samples).median,
             lost(of),

@@ -76,13 +76,13 @@ fn narrowed(a: Source, b: Source, to: &ProcessSelector) -> Result<[Source; 2]> {
     if *to == ProcessSelector::default() {
         return Ok(sources);
     }
-    let mut asked = false;
+    let mut requested = false;
     for source in &mut sources {
-        asked |= source.narrow(to)?;
+        requested |= source.narrow(to)?;
     }
     // A saved profile cannot be narrowed: it is not split by process.
     ensure!(
-        asked,
+        requested,
         "both profiles were saved, of the processes that were chosen then (leave out --pid, --comm, --exe and --cgroup)"
     );
     Ok(sources)
@@ -112,12 +112,12 @@ impl Daemon {
         now: u64,
     ) -> Result<()> {
         let [Some(a), Some(b)] = requests else { return Ok(()) };
-        let asked = |of: &v1::GetProfileRequest| match of.until_unix_ns {
+        let requested = |of: &v1::GetProfileRequest| match of.until_unix_ns {
             0 => [of.since_unix_ns, now],
             until => [of.since_unix_ns, until],
         };
         if let Some((early, until_unix_ns)) =
-            parted([asked(a), asked(b)], [&profiles[0], &profiles[1]])
+            parted([requested(a), requested(b)], [&profiles[0], &profiles[1]])
         {
             let again = if early == 0 { a } else { b };
             profiles[early] =

@@ -17,14 +17,14 @@ pub(super) async fn write(
     json: bool,
 ) -> Result<()> {
     let format = verb.format(json);
-    let asked = RowLimits::of(format, verb.top, verb.stacks);
+    let limits = RowLimits::of(format, verb.top, verb.stacks);
     let color = verb.file().is_none() && page::color_on(&std::io::stderr());
     let mut contents = Vec::new();
     for (index, kind) in verb.kinds(json).into_iter().enumerate() {
-        let answer = client.get_profile(asked.request(verb.request(kind)));
+        let answer = client.get_profile(limits.request(verb.request(kind)));
         let answer = progress::waiting(progress::PROFILE, answer).await;
         let profile = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
-        let profile = asked.answer(address, profile)?;
+        let profile = limits.answer(address, profile)?;
         let nothing = kind == Kind::Live && profile.stacks.is_empty();
         if index > 0 {
             contents.push(b'\n');
@@ -39,7 +39,7 @@ pub(super) async fn write(
                 continue;
             }
         }
-        encoded::append(&profile, format, asked, color, &mut contents)?;
+        encoded::append(&profile, format, limits, color, &mut contents)?;
     }
     match verb.file() {
         Some(path) => output::write_file(path, &contents),

@@ -35,15 +35,15 @@ impl User {
 
     /// Looks a user up in the system's databases, which may be more than files (nsswitch.conf(5)).
     fn named(name: &str) -> Option<User> {
-        let asked = |flag: &str| {
+        let ids = |flag: &str| {
             let mut id = Command::new("id");
             let said = id.args([flag, "--", name]).stdin(Stdio::null()).stderr(Stdio::null());
             let said = said.output().ok().filter(|said| said.status.success())?;
             let said = String::from_utf8(said.stdout).ok()?;
             said.split_ascii_whitespace().map(|id| id.parse().ok()).collect::<Option<Vec<u32>>>()
         };
-        let [uid, gid] = ["-u", "-g"].map(|flag| asked(flag)?.first().copied());
-        Some(User { uid: uid?, gid: gid?, groups: asked("-G")? })
+        let [uid, gid] = ["-u", "-g"].map(|flag| ids(flag)?.first().copied());
+        Some(User { uid: uid?, gid: gid?, groups: ids("-G")? })
     }
 
     /// Returns the user as arguments of the copy.

@@ -67,12 +67,12 @@ impl Asker {
     async fn ask(&mut self, mut client: Client) -> Result<anyhow::Error, ScreenClosed> {
         loop {
             let start = Instant::now();
-            let mut asked = self.questions.borrow_and_update().process.clone();
+            let mut requested = self.questions.borrow_and_update().process.clone();
             let answer = self.look(&mut client).await;
             if let Some(error) = self.send(answer, None).await? {
                 return Ok(error);
             }
-            if let Some(error) = self.detail(&mut client, asked.clone()).await? {
+            if let Some(error) = self.detail(&mut client, requested.clone()).await? {
                 return Ok(error);
             }
             let next =
@@ -86,11 +86,11 @@ impl Asker {
                 // A newly opened process is asked about at once. Everything else waits for the
                 // period.
                 let process = self.questions.borrow_and_update().process.clone();
-                if process == asked {
+                if process == requested {
                     continue;
                 }
-                asked = process;
-                if let Some(error) = self.detail(&mut client, asked.clone()).await? {
+                requested = process;
+                if let Some(error) = self.detail(&mut client, requested.clone()).await? {
                     return Ok(error);
                 }
             }
@@ -100,23 +100,23 @@ impl Asker {
     async fn detail(
         &mut self,
         client: &mut Client,
-        asked: Option<DetailRequest>,
+        requested: Option<DetailRequest>,
     ) -> Result<Option<anyhow::Error>, ScreenClosed> {
-        let Some(asked) = asked else { return Ok(None) };
-        let answer = self.profile(client, &asked).await;
-        self.send(answer, Some(asked)).await
+        let Some(requested) = requested else { return Ok(None) };
+        let answer = self.profile(client, &requested).await;
+        self.send(answer, Some(requested)).await
     }
 
     /// Passes an answer to the screen. Returns the error if the connection broke.
     async fn send(
         &self,
         answer: Result<Answer, Failure>,
-        asked: Option<DetailRequest>,
+        requested: Option<DetailRequest>,
     ) -> Result<Option<anyhow::Error>, ScreenClosed> {
-        let answer = match (answer, asked) {
+        let answer = match (answer, requested) {
             (Ok(answer), _) => answer,
-            (Err(Failure::Refused(error)), Some(asked)) => {
-                Answer::Refused(asked, format!("{error:#}"))
+            (Err(Failure::Refused(error)), Some(requested)) => {
+                Answer::Refused(requested, format!("{error:#}"))
             }
             (Err(Failure::Lost(error) | Failure::Refused(error)), _) => return Ok(Some(error)),
         };
@@ -162,21 +162,25 @@ impl Asker {
 
     /// Asks for the profile of a process. If windows are refused, the profile covers everything
     /// since the attach.
-    async fn profile(&self, client: &mut Client, asked: &DetailRequest) -> Result<Answer, Failure> {
+    async fn profile(
+        &self,
+        client: &mut Client,
+        requested: &DetailRequest,
+    ) -> Result<Answer, Failure> {
         let request = |window: Option<Duration>| GetProfileRequest {
-            kind: kind_to_wire(asked.kind).into(),
-            pids: vec![asked.pid],
+            kind: kind_to_wire(requested.kind).into(),
+            pids: vec![requested.pid],
             last_ns: window.map_or(0, |window| window.as_nanos() as u64),
             ..GetProfileRequest::default()
         };
-        let (profile, note) = match self.answered(client, request(asked.window)).await {
-            Err(Failure::Refused(error)) if asked.window.is_some() => {
+        let (profile, note) = match self.answered(client, request(requested.window)).await {
+            Err(Failure::Refused(error)) if requested.window.is_some() => {
                 (self.answered(client, request(None)).await?, Some(format!("{error:#}")))
             }
             answer => (answer?, None),
         };
-        let asked = asked.clone();
-        let detail = spawn_blocking(move || Detail::of(asked, profile, note)).await;
+        let requested = requested.clone();
+        let detail = spawn_blocking(move || Detail::of(requested, profile, note)).await;
         let detail = detail.context("sum functions").map_err(Failure::Lost)?;
         Ok(Answer::Detail(Box::new(detail)))
     }

@@ -77,7 +77,7 @@ pub(super) struct DetailRequest {
 /// The profile of one process.
 #[derive(Clone, Debug)]
 pub(super) struct Detail {
-    pub(super) asked: DetailRequest,
+    pub(super) requested: DetailRequest,
     pub(super) profile: Profile,
     /// The length of the window, if the numbers are shown per second.
     pub(super) seconds: Option<f64>,
@@ -165,16 +165,16 @@ fn process(of: v1::Process, live_tracking: bool) -> Result<Process, String> {
 
 impl Detail {
     /// Makes the details of an answer.
-    pub(super) fn of(asked: DetailRequest, profile: Profile, note: Option<String>) -> Detail {
-        let seconds = profile.window.filter(|_| asked.kind == Kind::Alloc).map(|window| {
+    pub(super) fn of(requested: DetailRequest, profile: Profile, note: Option<String>) -> Detail {
+        let seconds = profile.window.filter(|_| requested.kind == Kind::Alloc).map(|window| {
             // Nothing was seen of the process before its attach.
-            let start = window.start_unix_ns.max(asked.attached_unix_ns);
+            let start = window.start_unix_ns.max(requested.attached_unix_ns);
             window.end_unix_ns.saturating_sub(start) as f64 / 1e9
         });
         Detail {
             functions: Functions::of(&profile),
             seconds: seconds.filter(|seconds| *seconds > 0.0),
-            asked,
+            requested,
             profile,
             note,
         }
@@ -194,7 +194,7 @@ impl Detail {
 
     /// Returns the exact allocated bytes, if known; per second if the profile covers a window.
     pub(super) fn exact(&self) -> Option<f64> {
-        let exact = self.profile.exact.filter(|_| self.asked.kind == Kind::Alloc)?;
+        let exact = self.profile.exact.filter(|_| self.requested.kind == Kind::Alloc)?;
         Some(exact.alloc_space as f64 / self.seconds.unwrap_or(1.0))
     }
 

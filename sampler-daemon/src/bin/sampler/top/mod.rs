@@ -100,10 +100,10 @@ async fn shown(
             signal = ends.any() => return Ok(ExitCode::from(128 + signal.as_raw() as u8)),
         }
         model.now = start.elapsed();
-        question.send_if_modified(|asked| {
+        question.send_if_modified(|requested| {
             let wanted = model.question();
-            let differs = *asked != wanted;
-            *asked = wanted;
+            let differs = *requested != wanted;
+            *requested = wanted;
             differs
         });
     }

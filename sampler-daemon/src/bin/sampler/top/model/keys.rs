@@ -75,7 +75,7 @@ impl Model {
             KeyCode::BackTab => self.show(next(next(self.kind))),
             KeyCode::Char('w') => {
                 self.window = (self.window + 1) % WINDOWS.len();
-                self.asked_at = self.now;
+                self.requested_at = self.now;
             }
             KeyCode::Enter => self.open(),
             KeyCode::Esc | KeyCode::Backspace => self.back(),
@@ -136,7 +136,7 @@ impl Model {
                     attached_unix_ns: of.attached_unix_ns,
                 };
                 self.opened = Some(opened);
-                self.asked_at = self.now;
+                self.requested_at = self.now;
                 List::Functions
             }
             (List::Functions, Some(Item::Function(key))) => List::Stacks(Some(key)),
@@ -172,7 +172,7 @@ impl Model {
 
     fn show(&mut self, kind: Kind) {
         self.kind = kind;
-        self.asked_at = self.now;
+        self.requested_at = self.now;
     }
 
     /// Returns the columns that the page can be sorted by.

@@ -93,7 +93,7 @@ pub(super) struct Model {
     /// Since when samplerd cannot be reached, and why.
     pub(super) lost: Option<(Duration, String)>,
     /// The time of the last change of the requested profile.
-    pub(super) asked_at: Duration,
+    pub(super) requested_at: Duration,
     pub(super) opened: Option<Opened>,
     pub(super) kind: Kind,
     window: usize,
@@ -116,7 +116,7 @@ impl Model {
             detail: None,
             refused: None,
             lost: None,
-            asked_at: Duration::ZERO,
+            requested_at: Duration::ZERO,
             opened: None,
             kind,
             window: 0,
@@ -157,14 +157,14 @@ impl Model {
 
     /// Returns the profile for the shown page, if it has arrived.
     pub(super) fn detail(&self) -> Option<&Detail> {
-        let asked = self.question().process;
-        self.detail.as_ref().filter(|of| Some(&of.asked) == asked.as_ref())
+        let requested = self.question().process;
+        self.detail.as_ref().filter(|of| Some(&of.requested) == requested.as_ref())
     }
 
     /// Returns why the profile was refused, if it was.
     pub(super) fn refused(&self) -> Option<&str> {
-        let asked = self.question().process;
-        let refused = self.refused.as_ref().filter(|(of, _)| Some(of) == asked.as_ref());
+        let requested = self.question().process;
+        let refused = self.refused.as_ref().filter(|(of, _)| Some(of) == requested.as_ref());
         refused.map(|(_, why)| why.as_str())
     }
 
@@ -200,9 +200,9 @@ impl Model {
                     self.refused = None;
                 }
             }
-            Answer::Refused(asked, why) => {
+            Answer::Refused(requested, why) => {
                 self.lost = None;
-                self.refused = Some((asked, why));
+                self.refused = Some((requested, why));
             }
         }
         self.settle();
@@ -210,7 +210,7 @@ impl Model {
 
     /// Extends the histories of the functions. A different request starts new histories.
     fn note(&mut self, detail: &Detail) {
-        let same = self.detail.as_ref().is_some_and(|of| of.asked == detail.asked);
+        let same = self.detail.as_ref().is_some_and(|of| of.requested == detail.requested);
         let mut before = if same { std::mem::take(&mut self.histories) } else { HashMap::new() };
         self.histories = HashMap::new();
         for function in detail.functions.0.iter().take(MAX_HISTORIES) {

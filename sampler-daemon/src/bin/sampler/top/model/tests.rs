@@ -80,7 +80,7 @@ pub(in crate::top) fn look(seconds: u64, processes: Vec<Process>) -> Answer {
 
 /// A profile of three functions in two stacks. One name would rewrite the screen if it were printed
 /// as it is.
-pub(in crate::top) fn detail(asked: DetailRequest) -> Answer {
+pub(in crate::top) fn detail(requested: DetailRequest) -> Answer {
     const INTERVAL: u64 = 512 << 10;
     let row = |size, samples| {
         let design = Design::from_interval(Strategy::Geometric, INTERVAL, 1.0).expect("in range");
@@ -110,7 +110,7 @@ pub(in crate::top) fn detail(asked: DetailRequest) -> Answer {
     };
     let mapping = |path: &str| Mapping { path: path.into(), build_id: "c047".into(), code: None };
     let profile = Profile {
-        kind: asked.kind,
+        kind: requested.kind,
         confidence: Confidence::DEFAULT,
         time_unix_ns: 20 * SECOND,
         duration_ns: 10 * SECOND,
@@ -122,7 +122,7 @@ pub(in crate::top) fn detail(asked: DetailRequest) -> Answer {
         process_names: BTreeMap::new(),
         totals: make(&reference.row()),
         exact: None,
-        window: asked
+        window: requested
             .window
             .map(|_| Window { start_unix_ns: 10 * SECOND, end_unix_ns: 20 * SECOND }),
         samples: 340,
@@ -141,7 +141,7 @@ pub(in crate::top) fn detail(asked: DetailRequest) -> Answer {
         notes: vec![],
         cost: None,
     };
-    Answer::Detail(Box::new(Detail::of(asked, profile, None)))
+    Answer::Detail(Box::new(Detail::of(requested, profile, None)))
 }
 
 pub(in crate::top) fn press(model: &mut Model, keys: &[KeyCode]) -> Outcome {
@@ -269,10 +269,10 @@ fn processes_are_sorted_by_the_chosen_column() {
 fn pages_open_from_process_to_stack_and_back() {
     let mut model = three();
     press(&mut model, &[KeyCode::Down, KeyCode::Enter]);
-    let asked = model.question().process.expect("a process is open");
-    assert_eq!((asked.pid, asked.kind, asked.window), (PID, Kind::Alloc, WINDOWS[0]));
+    let requested = model.question().process.expect("a process is open");
+    assert_eq!((requested.pid, requested.kind, requested.window), (PID, Kind::Alloc, WINDOWS[0]));
     assert!(model.detail().is_none() && model.lines().is_empty());
-    model.answered(detail(asked.clone()));
+    model.answered(detail(requested.clone()));
     let names = |model: &Model| -> Vec<String> {
         let functions = &model.detail().expect("it was answered").functions.0;
         model.lines().into_iter().map(|line| functions[line].name.clone()).collect()
@@ -315,11 +315,11 @@ fn a_frozen_screen_does_not_change() {
     assert_eq!((model.question().frozen, pids(&model).len()), (true, 3));
     // An answer that was missing when the screen was frozen is still shown, once.
     press(&mut model, &[KeyCode::Enter]);
-    let asked = model.question().process.unwrap();
-    model.answered(detail(asked.clone()));
+    let requested = model.question().process.unwrap();
+    model.answered(detail(requested.clone()));
     let functions = model.lines().len();
     assert!(functions > 0);
-    let Answer::Detail(mut empty) = detail(asked) else { unreachable!() };
+    let Answer::Detail(mut empty) = detail(requested) else { unreachable!() };
     empty.functions.0.clear();
     model.answered(Answer::Detail(empty));
     assert_eq!(model.lines().len(), functions);
@@ -369,8 +369,8 @@ fn any_key_on_any_page_is_accepted() {
         for _ in 0..3000 {
             let key = keys[random.usize(..keys.len())];
             press(&mut model, &[key]);
-            if let Some(asked) = model.question().process.filter(|_| random.u8(..4) == 0) {
-                model.answered(detail(asked));
+            if let Some(requested) = model.question().process.filter(|_| random.u8(..4) == 0) {
+                model.answered(detail(requested));
             }
             assert!(model.page().cursor.at <= model.lines().len());
         }

@@ -123,7 +123,7 @@ fn nothing(model: &Model) -> String {
         (List::Processes, _) if model.look.is_none() => "asking samplerd …".to_owned(),
         (List::Processes, _) => "no process is profiled (samplerd --pid PID, or --all)".to_owned(),
         (_, Some(_)) if model.detail().is_none() => {
-            let waited = human_duration(model.now.saturating_sub(model.asked_at));
+            let waited = human_duration(model.now.saturating_sub(model.requested_at));
             format!(
                 "asked samplerd for the profile {waited} ago; the first time it reads the programs' symbols"
             )

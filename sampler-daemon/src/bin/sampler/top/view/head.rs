@@ -181,7 +181,7 @@ fn of_profile(model: &Model) -> String {
         None => (total.value, with_error(String::new(), &total)),
     };
     let value = human_bytes(value);
-    let text = match (detail.asked.kind, detail.seconds) {
+    let text = match (detail.requested.kind, detail.seconds) {
         (Kind::Alloc, Some(seconds)) => format!(", {value}/s{error} in the last {seconds:.1} s"),
         (Kind::Alloc, None) => format!(", {value}{error} since attach"),
         (Kind::Peak, _) => format!(", {value}{error} held when most was"),

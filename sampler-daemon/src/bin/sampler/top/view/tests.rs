@@ -46,8 +46,8 @@ F1Help F3Search F4Filter F6Sort TabKind zFreeze EnterOpen qQuit
 fn opened() -> Model {
     let mut model = three();
     press(&mut model, &[KeyCode::Down, KeyCode::Enter]);
-    let asked = model.question().process.unwrap();
-    model.answered(detail(asked));
+    let requested = model.question().process.unwrap();
+    model.answered(detail(requested));
     model
 }
 
