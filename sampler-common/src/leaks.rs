@@ -15,9 +15,9 @@ use crate::profile::Line;
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
     /// Blocks that came in the period and are held at its end.
-    pub came: Turnover,
+    pub arrived: Turnover,
     /// Blocks that were held at the beginning of the period and ended in it.
-    pub went: Turnover,
+    pub departed: Turnover,
     /// Blocks that were allocated in the period, freed or not; weighted by bytes.
     pub allocated: Weights,
     /// The stack's row in the profile of what is held at the end of the period.
@@ -29,8 +29,8 @@ pub struct Blocks {
 impl Blocks {
     /// Adds the blocks of another stack.
     pub fn add(&mut self, other: &Blocks) {
-        self.came.add(&other.came);
-        self.went.add(&other.went);
+        self.arrived.add(&other.arrived);
+        self.departed.add(&other.departed);
         self.allocated.add(&other.allocated);
         self.row.add(&other.row);
         self.ages.extend_from_slice(&other.ages);
@@ -42,7 +42,8 @@ impl Blocks {
         let [held, allocated] = [true, false].map(|held| reference.next_event(&self.row, held));
         let next = held.max(allocated);
         // A side without samples has room for what the samples of the other side stand for.
-        for side in [&mut self.came, &mut self.went].into_iter().filter(|of| of.samples > 0) {
+        for side in [&mut self.arrived, &mut self.departed].into_iter().filter(|of| of.samples > 0)
+        {
             side.largest = side.largest.max(next);
         }
     }
@@ -50,7 +51,7 @@ impl Blocks {
     /// The share of bytes allocated in the period that is held at its end; `None` if nothing was
     /// allocated.
     fn kept(&self, confidence: Confidence) -> Option<Share> {
-        let Turnover { samples, sum, squares, .. } = self.came;
+        let Turnover { samples, sum, squares, .. } = self.arrived;
         if self.allocated.sum <= 0.0 {
             return None;
         }
@@ -84,9 +85,9 @@ pub struct Grown {
     /// hold by themselves.
     pub growth: Growth,
     /// Number of samples that came and stayed.
-    pub came: u64,
+    pub arrived: u64,
     /// Number of samples that were there and went.
-    pub went: u64,
+    pub departed: u64,
     /// The bytes that are held.
     pub held: Estimate,
     /// The age that half of the held bytes exceed.
@@ -109,8 +110,8 @@ impl Grown {
     ) -> Grown {
         Grown {
             growth,
-            came: blocks.came.samples,
-            went: blocks.went.samples,
+            arrived: blocks.arrived.samples,
+            departed: blocks.departed.samples,
             held: of_row(&blocks.row, reference, Estimator::Weighted, confidence).inuse_space,
             age: blocks.median_age(confidence),
             oldest_ns: blocks.ages.iter().map(|(age_ns, _)| *age_ns).max().unwrap_or(0),
@@ -199,7 +200,8 @@ impl Ranking {
         let each = each_of(stacks.len(), confidence);
         let unseen_bytes = reference.most_unseen(true);
         stacks.iter_mut().for_each(|of| of.expect_next(reference));
-        let growth_at = |of: &Blocks, bounds| growth(&of.went, &of.came, unseen_bytes, bounds);
+        let growth_at =
+            |of: &Blocks, bounds| growth(&of.departed, &of.arrived, unseen_bytes, bounds);
         let mut order: Vec<(usize, Growth)> =
             stacks.iter().map(|of| growth_at(of, each)).enumerate().collect();
         order.sort_by(|(i, a), (j, b)| {
@@ -232,13 +234,13 @@ mod tests {
 
     /// A stack with this many samples that came, that went, that came and went, and that stayed
     /// throughout.
-    fn blocks(came: u64, went: u64, passed: u64, stayed: u64) -> Blocks {
+    fn blocks(arrived: u64, departed: u64, passed: u64, stayed: u64) -> Blocks {
         let sample = Sample::geometric(100, Rate::from_interval(100_000).unwrap());
         let mut of = Blocks::default();
-        (0..came).for_each(|_| of.came.add_sample(&sample));
-        (0..went).for_each(|_| of.went.add_sample(&sample));
-        (0..came + passed).for_each(|_| of.allocated.add_sample(sample.bytes()));
-        for index in 0..came + stayed {
+        (0..arrived).for_each(|_| of.arrived.add_sample(&sample));
+        (0..departed).for_each(|_| of.departed.add_sample(&sample));
+        (0..arrived + passed).for_each(|_| of.allocated.add_sample(sample.bytes()));
+        for index in 0..arrived + stayed {
             of.row.stratum(Stratum { process: 0, class: 4 }).add_live(&sample);
             of.ages.push((1_000_000_000 * (index + 1), sample.bytes()));
         }
@@ -278,12 +280,12 @@ mod tests {
         let (_, leak) = all.ranked[0];
         assert!((leak.growth.value / 38.0 - 100_050.0).abs() < 1.0, "{leak:?}");
         assert!(leak.is_growing() && leak.growth.low > 1e6 && leak.growth.high < 8e6, "{leak:?}");
-        assert_eq!((leak.came, leak.went, leak.held.samples), (40, 2, 45));
+        assert_eq!((leak.arrived, leak.departed, leak.held.samples), (40, 2, 45));
         assert_eq!((leak.oldest_ns, leak.age.value), (45_000_000_000, Some(23e9)));
         assert_eq!(leak.kept.unwrap().value, 1.0);
         assert!((all.ranked[1].1.kept.unwrap().value - 0.5).abs() < 1e-9);
         // The total is a sum of what came and went, not of the stacks' numbers.
-        assert_eq!((all.total.came, all.total.went), (371, 322));
+        assert_eq!((all.total.arrived, all.total.departed), (371, 322));
         assert!(ranking(&stacks, 2).ranked.iter().map(|(index, _)| *index).eq([1, 4]));
         assert_eq!(ranking(&stacks, 2).growing, 2);
     }

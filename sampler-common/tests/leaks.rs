@@ -17,8 +17,8 @@ const MAX_FALSE: u32 = 38;
 /// older blocks that go.
 struct Stack {
     size: u64,
-    came: f64,
-    went: f64,
+    arrived: f64,
+    departed: f64,
 }
 
 /// A Poisson number, by counting exponentials; above 200 by the normal law.
@@ -59,11 +59,11 @@ fn run(program: &[Stack], random: &mut SplitMix) -> Run {
     let mut truths = Vec::new();
     let mut stacks = Vec::new();
     for (index, stack) in program.iter().enumerate() {
-        let (came, came_bytes) = turnover(stack.size, stack.came, random);
-        let (went, went_bytes) = turnover(stack.size, stack.went, random);
-        if came.samples + went.samples > 0 {
-            truths.push((index, came_bytes - went_bytes));
-            stacks.push(Blocks { came, went, ..Blocks::default() });
+        let (arrived, arrived_bytes) = turnover(stack.size, stack.arrived, random);
+        let (departed, departed_bytes) = turnover(stack.size, stack.departed, random);
+        if arrived.samples + departed.samples > 0 {
+            truths.push((index, arrived_bytes - departed_bytes));
+            stacks.push(Blocks { arrived, departed, ..Blocks::default() });
         }
     }
     let reference = Reference { interval_bytes: INTERVAL as f64, ..Reference::default() };
@@ -71,7 +71,7 @@ fn run(program: &[Stack], random: &mut SplitMix) -> Run {
     let mut run = Run { falsely: false, missed: false, found: true };
     for (place, grown) in &of.ranked {
         let (index, truth) = truths[*place];
-        let leaks = program[index].came > program[index].went;
+        let leaks = program[index].arrived > program[index].departed;
         run.falsely |= grown.is_growing() && !leaks;
         run.missed |= truth < grown.growth.low || truth > grown.growth.high;
         run.found &= grown.is_growing() || !leaks;
@@ -88,7 +88,7 @@ fn steady() -> Vec<Stack> {
             let rate = Rate::from_interval(INTERVAL).expect("an interval");
             let blocks = samples / rate.inclusion(size);
             for _ in 0..4 {
-                stacks.push(Stack { size, came: blocks, went: blocks });
+                stacks.push(Stack { size, arrived: blocks, departed: blocks });
             }
         }
     }
@@ -122,7 +122,7 @@ fn a_steady_program_is_seldom_said_to_leak() {
 /// Nearly every block is sampled here, and the program is as steady.
 #[test]
 fn steady_large_blocks_are_seldom_named_as_a_leak() {
-    let stack = |_| Stack { size: 8 << 20, came: 6.0, went: 6.0 };
+    let stack = |_| Stack { size: 8 << 20, arrived: 6.0, departed: 6.0 };
     let program: Vec<Stack> = (0..50).map(stack).collect();
     let [falsely, missed, _] = counted(&program, 2);
     eprintln!("50 stacks of large blocks: {falsely} named one, {missed} missed one");
@@ -131,9 +131,9 @@ fn steady_large_blocks_are_seldom_named_as_a_leak() {
     let mut random = SplitMix(3);
     let naive = (0..RUNS).filter(|_| {
         program.iter().any(|stack| {
-            let [(came, _), (went, _)] =
-                [stack.came, stack.went].map(|blocks| turnover(stack.size, blocks, &mut random));
-            came.sum > went.sum
+            let [(arrived, _), (departed, _)] = [stack.arrived, stack.departed]
+                .map(|blocks| turnover(stack.size, blocks, &mut random));
+            arrived.sum > departed.sum
         })
     });
     assert_eq!(naive.count(), RUNS as usize);
@@ -143,8 +143,8 @@ fn steady_large_blocks_are_seldom_named_as_a_leak() {
 fn a_leak_is_found_and_its_bounds_are_true() {
     let mut program = steady();
     // A leak of a quarter of what comes in the largest steady stacks, and a leak of large blocks.
-    program.push(Stack { size: 200, came: 30.0 * INTERVAL as f64 / 200.0, went: 0.0 });
-    program.push(Stack { size: 300_000, came: 45.0, went: 5.0 });
+    program.push(Stack { size: 200, arrived: 30.0 * INTERVAL as f64 / 200.0, departed: 0.0 });
+    program.push(Stack { size: 300_000, arrived: 45.0, departed: 5.0 });
     let [falsely, missed, found] = counted(&program, 4);
     eprintln!("with two leaks: {falsely} named another, {missed} missed one, {found} found both");
     assert!(falsely <= MAX_FALSE && missed <= MAX_FALSE, "{falsely} and {missed} of {RUNS}");

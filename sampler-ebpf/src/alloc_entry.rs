@@ -37,14 +37,14 @@ struct Request {
 #[inline(always)]
 pub fn enter(call: &Call) -> u32 {
     // `unfollowed` is called here and not where the call is charged: both have deep stacks.
-    match look(call) {
+    match on_entry(call) {
         FOLLOW if returns::would_harm() => alloc_entry_only::unfollowed(call.raw()),
         answer => answer,
     }
 }
 
 #[inline(always)]
-fn look(call: &Call) -> u32 {
+fn on_entry(call: &Call) -> u32 {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return SKIP };
     if window_gate::is_shut(slot, cookie) {
@@ -54,24 +54,24 @@ fn look(call: &Call) -> u32 {
     let size = if cookie.is_uncounted() {
         Some(call.argument0())
     } else if role >= Role::Map as u8 {
-        // `mapping::enter` is called here and not below `unusual`, because both have deep stacks.
+        // `mapping::enter` is called here and not below `slow_path`, because both have deep stacks.
         return mapping::enter(call.raw(), slot, role);
     } else {
         hits::count(slot, cookie.counter());
-        usual_size(call, cookie, slot)
+        fast_path_size(call, cookie, slot)
     };
-    let charged = size.map_or(Charged::NOT, |size| usual(size, slot));
+    let charged = size.map_or(Charged::NOT, |size| fast_path(size, slot));
     if charged.is_over() {
         return SKIP;
     }
-    unusual(call.raw(), cookie.in_slot(slot).0, charged.design, charged.left)
+    slow_path(call.raw(), cookie.in_slot(slot).0, charged.design, charged.left)
 }
 
 /// Requested bytes of a call that needs no closer check; `None` for all other calls. Such a call
 /// has the arguments of the function's prototype, does the work itself, and can fail only for want
 /// of memory. (A single-stepped malloc may be slower.)
 #[inline(always)]
-fn usual_size(call: &Call, cookie: Cookie, slot: u32) -> Option<u64> {
+fn fast_path_size(call: &Call, cookie: Cookie, slot: u32) -> Option<u64> {
     let (first, second) = (call.argument0(), call.argument1());
     if cookie.is_plain(Role::Calloc) {
         // No overflow: both factors are below 2^32.
@@ -88,7 +88,7 @@ fn moves_sample(old: u64, slot: u32) -> bool {
     settings::track_live() != 0 && filter::may_hold(old, slot)
 }
 
-/// What the countdown was charged for a request before [`unusual`] checks the request.
+/// What the countdown was charged for a request before [`slow_path`] checks the request.
 struct Charged {
     /// Word of the design; 0: the request has not been charged.
     design: u64,
@@ -110,7 +110,7 @@ impl Charged {
 /// The path of nearly every call: a request of moderate size that is not sampled. The path is as
 /// short as possible.
 #[inline(always)]
-fn usual(size: u64, slot: u32) -> Charged {
+fn fast_path(size: u64, slot: u32) -> Charged {
     if size >= FOLLOW_BYTES {
         return Charged::NOT;
     }
@@ -122,16 +122,16 @@ fn usual(size: u64, slot: u32) -> Charged {
     // SAFETY: a field of a map value.
     let left = MapCell(unsafe { &raw mut (*totals).countdown }).fetch_sub(hazard as i64) as u64;
     if sampling::outlives(left, hazard) {
-        tally(totals, class, size);
+        add_exact_totals(totals, class, size);
         return Charged::OVER;
     }
     Charged { design: design.word(), left }
 }
 
-/// Every other path. A function of its own: [`usual`] then needs no stack, and the verifier checks
-/// this function once.
+/// Every other path. A function of its own: [`fast_path`] then needs no stack, and the verifier
+/// checks this function once.
 #[inline(never)]
-fn unusual(context: *mut c_void, cookie: u64, design: u64, left: u64) -> u32 {
+fn slow_path(context: *mut c_void, cookie: u64, design: u64, left: u64) -> u32 {
     let (call, cookie) = (&Call::new(context), Cookie(cookie));
     let mut request = Request {
         slot: cookie.slot(),
@@ -206,7 +206,7 @@ pub fn design(process: *const ProcessConfig, class: usize) -> Design {
     Design::from_word(unsafe { core::ptr::read_volatile(design) })
 }
 
-/// The countdown, which [`usual`] may already have charged for the request.
+/// The countdown, which [`fast_path`] may already have charged for the request.
 struct Countdown<'c> {
     cell: MapCell,
     charged: &'c Charged,
@@ -249,7 +249,7 @@ fn charge(call: &Call, request: Request, charged: &Charged) -> u32 {
         && request.role == Role::Realloc as u8
         && moves_sample(request.argument, request.slot);
     if hits == 0 && !request.follow && !moves_sample {
-        tally(totals, class, request.size);
+        add_exact_totals(totals, class, request.size);
         return SKIP;
     }
     let word = if hits == 0 { 0 } else { design.word() };
@@ -272,7 +272,7 @@ pub fn class_index(size: u64) -> usize {
 
 /// Adds a successful allocation to the exact totals; `class` is a [`class_index`].
 #[inline(always)]
-pub fn tally(totals: *mut ProcessTotals, class: usize, size: u64) {
+pub fn add_exact_totals(totals: *mut ProcessTotals, class: usize, size: u64) {
     // SAFETY: a field of a map value.
     let classes = unsafe { &raw mut (*totals).classes };
     // SAFETY: the index is masked to the array's length.
@@ -334,7 +334,7 @@ fn follow(
             pending.old = old;
         } else if sampled.hits == 0 && request.size < FOLLOW_BYTES && request.size != 0 {
             // The filter's answer was a false positive: this is an ordinary call.
-            tally(totals, class_index(request.size), request.size);
+            add_exact_totals(totals, class_index(request.size), request.size);
             return SKIP;
         }
     }
@@ -342,7 +342,7 @@ fn follow(
     if !entered(&key, &pending, totals) {
         live::count(totals, Outcome::PendingFull);
         // Nearly every call succeeds. The call counts, and its sample is weighted without a stack.
-        tally(totals, class_index(request.size), request.size);
+        add_exact_totals(totals, class_index(request.size), request.size);
         if sampled.hits != 0 {
             record::lost(&pending, totals);
         }

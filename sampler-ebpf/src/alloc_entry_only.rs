@@ -4,7 +4,7 @@
 //!
 //! Everything is done at the entry. So the block's address is not known, and its free is not seen.
 
-use crate::alloc_entry::{SKIP, class_index, tally};
+use crate::alloc_entry::{SKIP, add_exact_totals, class_index};
 use crate::atomic::{KernelRandom, MapCell};
 use crate::record::Sampled;
 use crate::registers::{Call, Frame};
@@ -52,7 +52,7 @@ fn charge(call: &Call, slot: u32, totals: *mut ProcessTotals, size: u64) {
     let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
     // SAFETY: a field of a map value.
     let position = MapCell(unsafe { &raw mut (*totals).position });
-    tally(totals, class, size);
+    add_exact_totals(totals, class, size);
     let Decision::Hit { hits, offset } =
         sampling::decide(design, size, &countdown, &position, &mut KernelRandom(call))
     else {
@@ -99,7 +99,7 @@ pub fn unfollowed(context: *mut c_void) -> u32 {
         alloc_return::failed(call, &pending, totals);
         return SKIP;
     }
-    tally(totals, class_index(pending.size), pending.size);
+    add_exact_totals(totals, class_index(pending.size), pending.size);
     if pending.old.sample != 0 {
         // Nearly every realloc succeeds, so the old block is freed.
         live::count(totals, Outcome::Freed);

@@ -41,7 +41,7 @@ pub fn leave(call: &Call) {
         Block::At(pointer) => succeeded(call, &pending, pointer, process, totals),
         Block::Somewhere => {
             live::count(totals, Outcome::ReadFault);
-            alloc_entry::tally(totals, alloc_entry::class_index(pending.size), pending.size);
+            alloc_entry::add_exact_totals(totals, alloc_entry::class_index(pending.size), pending.size);
             if pending.hits != 0 {
                 record::lost(&pending, totals);
             }
@@ -107,7 +107,7 @@ fn succeeded(
     process: *const ProcessConfig,
     totals: *mut ProcessTotals,
 ) {
-    alloc_entry::tally(totals, alloc_entry::class_index(pending.size), pending.size);
+    alloc_entry::add_exact_totals(totals, alloc_entry::class_index(pending.size), pending.size);
     if pending.old.sample != 0 {
         live::count(totals, Outcome::Freed);
         record::freed(pending.space, pending.old.sample, totals);

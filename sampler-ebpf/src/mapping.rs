@@ -127,16 +127,16 @@ fn send_record(
         live::count(totals, Outcome::MappingFlooded);
     }
     let what = what as u32 | if is_flooded { MappingRecord::FLOODED } else { 0 };
-    let told = MappingReport { call, pending, what, time_ns, address, old_address };
+    let report = MappingReport { call, pending, what, time_ns, address, old_address };
     let fills = |tier: usize| snapshot::fills(call.sp(), MAPPING_TIERS[tier]);
     let sent = if !has_stack {
-        told.without_stack()
+        report.without_stack()
     } else if !fills(0) {
-        told.with_stack::<{ MAPPING_TIERS[0] }>(false)
+        report.with_stack::<{ MAPPING_TIERS[0] }>(false)
     } else if settings::largest_tier() == 0 {
-        told.with_stack::<{ MAPPING_TIERS[0] }>(true)
+        report.with_stack::<{ MAPPING_TIERS[0] }>(true)
     } else {
-        told.with_stack::<{ MAPPING_TIERS[1] }>(fills(1))
+        report.with_stack::<{ MAPPING_TIERS[1] }>(fills(1))
     };
     let outcome = if sent { Outcome::MappingSeen } else { Outcome::MappingRingFull };
     live::count(totals, outcome);

@@ -146,10 +146,10 @@ fn clean_calls(checked: &Checked) -> Vec<Call> {
 /// # Errors
 /// A [`Refusal`], or any other failure.
 pub fn preflight(pid: i32, library: &Path) -> Result<Report> {
-    retried(|| look(pid, library))
+    retried(|| dry_run(pid, library))
 }
 
-fn look(pid: i32, library: &Path) -> Result<Report> {
+fn dry_run(pid: i32, library: &Path) -> Result<Report> {
     let checked = preflight::check(pid)?;
     let mut report = Report { verb: "can be injected", pid, ..Report::default() };
     if let Some(record) = &checked.left.record {

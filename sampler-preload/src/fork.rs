@@ -74,7 +74,7 @@ unsafe extern "C" fn child() {
 
 /// In an injected library: checks whether this process is a new child, and prepares it.
 #[inline(always)]
-pub(crate) fn look() {
+pub(crate) fn prepare_new_child() {
     if INJECTED.load(Relaxed) != 0 && MARK.word.load(Relaxed) == 0 {
         note_injected_child();
     }
@@ -124,10 +124,10 @@ mod tests {
             MARK.word.store(0, Relaxed);
             // The state that both children have from the parent.
             crate::boot::SEED.store(7, Relaxed);
-            look();
+            prepare_new_child();
             assert_eq!(MARK.word.load(Relaxed), 1);
             let seed = crate::boot::SEED.load(Relaxed);
-            look();
+            prepare_new_child();
             assert_eq!(crate::boot::SEED.load(Relaxed), seed, "it is a child only once");
             (seed, Dice.next())
         });

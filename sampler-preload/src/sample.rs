@@ -43,7 +43,7 @@ pub(crate) fn charge_at(rate: u64, size: usize) -> Option<Charged> {
 
 /// The rate that a request of `size` bytes was charged with, if the request is to be reported.
 pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
-    fork::look();
+    fork::prepare_new_child();
     if SETTINGS.rate() == Rate::NEVER {
         boot::boot();
     }

@@ -108,8 +108,8 @@ impl Collector {
         format!("{}://{}", self.scheme, self.address)
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, read: impl FnOnce(&mut State) -> T) -> T {
+        read(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The URL for Pyroscope.

@@ -58,8 +58,8 @@ impl Terminal {
         Ok(())
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut vt100::Parser) -> T) -> T {
-        look(&mut self.screen.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, read: impl FnOnce(&mut vt100::Parser) -> T) -> T {
+        read(&mut self.screen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The text on the screen.

@@ -9,20 +9,20 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Pause between two checks of a condition.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
-/// Calls `look` until `look` returns a value. Fails with `what` after [`DEADLINE`].
-pub fn until<T>(what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    until_deadline(what, DEADLINE, look)
+/// Calls `check` until `check` returns a value. Fails with `what` after [`DEADLINE`].
+pub fn until<T>(what: &str, check: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    until_deadline(what, DEADLINE, check)
 }
 
 /// [`until`] with another deadline.
 pub fn until_deadline<T>(
     what: &str,
     deadline: Duration,
-    mut look: impl FnMut() -> Result<Option<T>>,
+    mut check: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let start = Instant::now();
     loop {
-        if let Some(value) = look()? {
+        if let Some(value) = check()? {
             return Ok(value);
         }
         if start.elapsed() > deadline {

@@ -89,8 +89,8 @@ fn frames_have_the_totals_of_the_program() -> Result<()> {
     let difference = drawn(&daemon, &["diff", &a, &b, "--svg"])?;
     let (old, new) = (frame(&difference, "first")?, frame(&difference, "second")?);
     ensure!(old.color == "same" && old.title.contains("nothing seen in between"), "{}", old.title);
-    let came = format!("+{}", human_bytes(truth.function("second")?.alloc.bytes as f64));
-    ensure!(new.color == "up" && new.title.contains(&came), "{} {}", new.color, new.title);
+    let added = format!("+{}", human_bytes(truth.function("second")?.alloc.bytes as f64));
+    ensure!(new.color == "up" && new.title.contains(&added), "{} {}", new.color, new.title);
     // The program has a third phase before it ends.
     workload.go()?;
     workload.truth()?;

@@ -151,8 +151,11 @@ fn listed_as_in_the_profile(daemon: &Daemon) -> Result<()> {
     let list = daemon.json("ps")?;
     for quantity in ["inuse_space", "inuse_objects", "alloc_space"] {
         let end = |of: &Value| of["totals"][quantity]["high"].as_f64().context("no upper end");
-        let (told, listed) = (end(&profile.json)?, end(&list["processes"][0])?);
-        ensure!((listed / told - 1.0).abs() < 1e-9, "{quantity}: {listed} listed, {told} told");
+        let (in_profile, listed) = (end(&profile.json)?, end(&list["processes"][0])?);
+        ensure!(
+            (listed / in_profile - 1.0).abs() < 1e-9,
+            "{quantity}: {listed} listed, {in_profile} told"
+        );
     }
     Ok(())
 }

@@ -40,16 +40,20 @@ impl Measured {
     ///
     /// The variance is the larger of two: the variance between the measurements, because the
     /// machine's speed changes, and the one that follows from their own variances.
-    pub fn pooled(looks: &[Measured]) -> Option<Measured> {
-        let n = looks.len() as f64;
-        if looks.is_empty() {
+    pub fn pooled(measurements: &[Measured]) -> Option<Measured> {
+        let n = measurements.len() as f64;
+        if measurements.is_empty() {
             return None;
         }
-        let ns = looks.iter().map(|look| look.ns).sum::<f64>() / n;
-        let own = looks.iter().map(|look| look.variance).sum::<f64>() / (n * n);
-        let between = match looks.len() {
+        let ns = measurements.iter().map(|measurement| measurement.ns).sum::<f64>() / n;
+        let own =
+            measurements.iter().map(|measurement| measurement.variance).sum::<f64>() / (n * n);
+        let between = match measurements.len() {
             1 => 0.0,
-            _ => looks.iter().map(|look| (look.ns - ns).powi(2)).sum::<f64>() / ((n - 1.0) * n),
+            _ => {
+                measurements.iter().map(|measurement| (measurement.ns - ns).powi(2)).sum::<f64>()
+                    / ((n - 1.0) * n)
+            }
         };
         Some(Measured { ns, variance: own.max(between) })
     }
@@ -87,11 +91,11 @@ mod tests {
 
     #[test]
     fn measurements_that_differ_widen_the_interval() {
-        let look = |ns| Measured { ns, variance: 1.0 };
-        assert_eq!(Measured::pooled(&[look(500.0)]), Some(look(500.0)));
-        let alike = Measured::pooled(&[look(500.0); 4]).unwrap();
+        let measurement = |ns| Measured { ns, variance: 1.0 };
+        assert_eq!(Measured::pooled(&[measurement(500.0)]), Some(measurement(500.0)));
+        let alike = Measured::pooled(&[measurement(500.0); 4]).unwrap();
         assert_eq!(alike, Measured { ns: 500.0, variance: 0.25 });
-        let apart = Measured::pooled(&[look(400.0), look(600.0)]).unwrap();
+        let apart = Measured::pooled(&[measurement(400.0), measurement(600.0)]).unwrap();
         assert_eq!(apart, Measured { ns: 500.0, variance: 10_000.0 });
         assert_eq!(Measured::pooled(&[]), None);
     }

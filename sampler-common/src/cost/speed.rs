@@ -25,7 +25,7 @@ const PRIOR_SPEED: (f64, f64) = (0.18, 2.0);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speed {
     /// For each measurement: its prices, divided by the mean prices.
-    dearer: Vec<f64>,
+    relative_price: Vec<f64>,
     /// Relative standard error of the mean over all measurements.
     pub error: f64,
 }
@@ -34,49 +34,52 @@ impl Speed {
     /// Computes the speeds. `prices` has a list of measurements for each price. A price that was
     /// not measured every time is left out.
     pub fn of(prices: &[&[Measured]]) -> Speed {
-        let looks = prices.iter().map(|looks| looks.len()).max().unwrap_or(0);
-        let of_all: Vec<&[Measured]> =
-            prices.iter().copied().filter(|of| of.len() == looks && mean(of) > 0.0).collect();
-        let at = |look: usize| match of_all.len() {
+        let measurements = prices.iter().map(|measurements| measurements.len()).max().unwrap_or(0);
+        let of_all: Vec<&[Measured]> = prices
+            .iter()
+            .copied()
+            .filter(|of| of.len() == measurements && mean(of) > 0.0)
+            .collect();
+        let at = |measurement: usize| match of_all.len() {
             0 => 1.0,
-            n => of_all.iter().map(|of| of[look].ns / mean(of)).sum::<f64>() / n as f64,
+            n => of_all.iter().map(|of| of[measurement].ns / mean(of)).sum::<f64>() / n as f64,
         };
-        let dearer: Vec<f64> = (0..looks).map(at).collect();
-        let n = (looks as f64).max(1.0);
-        let off: f64 = dearer.iter().map(|of| (of - 1.0).powi(2)).sum();
+        let relative_price: Vec<f64> = (0..measurements).map(at).collect();
+        let n = (measurements as f64).max(1.0);
+        let off: f64 = relative_price.iter().map(|of| (of - 1.0).powi(2)).sum();
         let (deviation, more) = PRIOR_SPEED;
         let variance = (more * deviation * deviation + off) / (more + n - 1.0);
-        Speed { dearer, error: (variance / n).sqrt() }
+        Speed { relative_price, error: (variance / n).sqrt() }
     }
 
     /// The measurements of one price, converted to the mean speed. If the price was not measured
-    /// every time, `looks` are its first measurements.
+    /// every time, `measurements` are its first measurements.
     #[must_use]
-    pub fn normalized(&self, looks: &[Measured]) -> Vec<Measured> {
-        let speeds = self.dearer.iter().filter(|of| **of > 0.0).copied();
-        let even = |(look, dearer): (&Measured, f64)| Measured {
-            ns: look.ns / dearer,
-            variance: look.variance / (dearer * dearer),
+    pub fn normalized(&self, measurements: &[Measured]) -> Vec<Measured> {
+        let speeds = self.relative_price.iter().filter(|of| **of > 0.0).copied();
+        let even = |(measurement, relative_price): (&Measured, f64)| Measured {
+            ns: measurement.ns / relative_price,
+            variance: measurement.variance / (relative_price * relative_price),
         };
-        looks.iter().zip(speeds.chain(std::iter::repeat(1.0))).map(even).collect()
+        measurements.iter().zip(speeds.chain(std::iter::repeat(1.0))).map(even).collect()
     }
 }
 
-fn mean(looks: &[Measured]) -> f64 {
-    looks.iter().map(|look| look.ns).sum::<f64>() / looks.len() as f64
+fn mean(measurements: &[Measured]) -> f64 {
+    measurements.iter().map(|measurement| measurement.ns).sum::<f64>() / measurements.len() as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn looks(ns: &[f64]) -> Vec<Measured> {
+    fn measurements(ns: &[f64]) -> Vec<Measured> {
         ns.iter().map(|ns| Measured { ns: *ns, variance: 4.0 }).collect()
     }
 
     #[test]
     fn one_measurement_keeps_the_prior_speed_error() {
-        let one = looks(&[550.0]);
+        let one = measurements(&[550.0]);
         let speed = Speed::of(&[&one]);
         // The interval of each of the two prices that the module's text names contains the other
         // one.
@@ -88,25 +91,25 @@ mod tests {
 
     #[test]
     fn measurements_that_agree_narrow_the_interval() {
-        let calm = Speed::of(&[&looks(&[550.0; 20])]);
+        let calm = Speed::of(&[&measurements(&[550.0; 20])]);
         assert!(calm.error < 0.015, "{calm:?}");
         let ns: Vec<f64> = (0..20).map(|at| if at % 2 == 0 { 550.0 } else { 780.0 }).collect();
-        let changing = Speed::of(&[&looks(&ns)]);
+        let changing = Speed::of(&[&measurements(&ns)]);
         // The relative deviation is 17 % in each of twenty measurements.
         assert!((0.034..0.045).contains(&changing.error), "{changing:?}");
     }
 
     #[test]
     fn a_common_speed_change_is_no_error_of_single_prices() {
-        let (a, b) = (looks(&[500.0, 750.0]), looks(&[1000.0, 1500.0]));
+        let (a, b) = (measurements(&[500.0, 750.0]), measurements(&[1000.0, 1500.0]));
         let speed = Speed::of(&[&a, &b]);
         let even = speed.normalized(&a);
         assert!((even[0].ns - 625.0).abs() < 1e-9 && (even[1].ns - 625.0).abs() < 1e-9);
         assert!(speed.error > 0.1, "{speed:?}");
         // A price that was measured only the first time.
-        let once = speed.normalized(&looks(&[800.0]));
+        let once = speed.normalized(&measurements(&[800.0]));
         assert!((once[0].ns - 1000.0).abs() < 1e-9, "{once:?}");
         // A price of 0 gives no information on the speed.
-        assert_eq!(Speed::of(&[&a, &looks(&[0.0, 0.0])]), Speed::of(&[&a]));
+        assert_eq!(Speed::of(&[&a, &measurements(&[0.0, 0.0])]), Speed::of(&[&a]));
     }
 }

@@ -103,19 +103,19 @@ pub struct Growth {
     pub high: f64,
 }
 
-/// The growth by `came` − `went`. `unseen_bytes` is the most that goes unseen per unit of hazard,
-/// the sampling interval in bytes.
+/// The growth by `arrived` − `departed`. `unseen_bytes` is the most that goes unseen per unit of
+/// hazard, the sampling interval in bytes.
 ///
 /// `unseen_bytes` sets the ends, at ±`unseen_bytes`·ln(2/α), only if neither side has a sample.
 pub fn growth(
-    went: &Turnover,
-    came: &Turnover,
+    departed: &Turnover,
+    arrived: &Turnover,
     unseen_bytes: f64,
     confidence: Confidence,
 ) -> Growth {
-    let value = came.sum - went.sum;
+    let value = arrived.sum - departed.sum;
     let [low, high] =
-        ends_of_difference(&went.side(unseen_bytes), &came.side(unseen_bytes), confidence);
+        ends_of_difference(&departed.side(unseen_bytes), &arrived.side(unseen_bytes), confidence);
     Growth { value, low: low.min(value), high: high.max(value) }
 }
 
@@ -141,16 +141,19 @@ mod tests {
         }
     }
 
-    fn of(went: u64, came: u64) -> Growth {
-        growth(&events(went, 1e6), &events(came, 1e6), 1.0, Confidence::DEFAULT)
+    fn of(departed: u64, arrived: u64) -> Growth {
+        growth(&events(departed, 1e6), &events(arrived, 1e6), 1.0, Confidence::DEFAULT)
     }
 
     #[test]
     fn only_one_sided_turnover_is_significant_growth() {
         assert!(of(0, 8).low > 0.0 && of(8, 0).high < 0.0);
-        for (went, came) in [(0, 4), (40, 45), (100, 100), (3, 9), (1000, 1060)] {
-            let growth = of(went, came);
-            assert!(growth.low < 0.0 && growth.high > growth.value, "{went} {came}: {growth:?}");
+        for (departed, arrived) in [(0, 4), (40, 45), (100, 100), (3, 9), (1000, 1060)] {
+            let growth = of(departed, arrived);
+            assert!(
+                growth.low < 0.0 && growth.high > growth.value,
+                "{departed} {arrived}: {growth:?}"
+            );
         }
         // Many samples give nearly the interval of the normal approximation.
         let many = of(10_000, 11_000);
@@ -161,8 +164,8 @@ mod tests {
 
     #[test]
     fn growth_is_symmetric_in_allocations_and_frees() {
-        for (went, came) in [(0, 5), (3, 10), (20, 21)] {
-            let (one, other) = (of(went, came), of(came, went));
+        for (departed, arrived) in [(0, 5), (3, 10), (20, 21)] {
+            let (one, other) = (of(departed, arrived), of(arrived, departed));
             assert_eq!(one.value, -other.value);
             assert!((one.low + other.high).abs() < 1.0 && (one.high + other.low).abs() < 1.0);
         }

@@ -32,7 +32,7 @@ const INITIAL_ROUNDS: usize = 25;
 /// Pairs of batches of each kind in a later measurement.
 const LATER_ROUNDS: usize = 7;
 /// Number of measurements that are kept; the first one always stays.
-const LOOKS: usize = 32;
+const MAX_MEASUREMENTS: usize = 32;
 
 /// How processes are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Calibrator {
     settings: Settings,
     way: ProbeSetup,
     /// By kind: one price for each measurement.
-    looks: Vec<(Kind, Vec<Measured>)>,
+    measurements: Vec<(Kind, Vec<Measured>)>,
     /// CPU time used so far.
     taken: Duration,
 }
@@ -76,8 +76,8 @@ impl Calibrator {
             links.extend(usdt.attach(ground.file(), pid, slot, &points)?);
         }
         let taken = Duration::ZERO;
-        let (settings, looks) = (*settings, Vec::new());
-        Ok(Calibrator { ground, links, settings, way, looks, taken })
+        let (settings, measurements) = (*settings, Vec::new());
+        Ok(Calibrator { ground, links, settings, way, measurements, taken })
     }
 
     /// Measures everything. The ring must hold no other records, since this method drops what it
@@ -88,9 +88,9 @@ impl Calibrator {
     pub fn measure(&mut self, kernel: &mut Kernel) -> anyhow::Result<()> {
         // The kernel then knows where the calibration's stack ends, as for other programs' stacks.
         let first_stack = self.ground.as_first_stack();
-        let looked = self.look(kernel, INITIAL_ROUNDS, true);
+        let measured = self.take_measurement(kernel, INITIAL_ROUNDS, true);
         drop(first_stack);
-        looked
+        measured
     }
 
     /// Measures hits and returns again, which is possible while processes are profiled.
@@ -100,11 +100,16 @@ impl Calibrator {
     pub fn measure_again(&mut self, kernel: &mut Kernel) -> anyhow::Result<()> {
         match self.links.is_empty() {
             true => Ok(()),
-            false => self.look(kernel, LATER_ROUNDS, false),
+            false => self.take_measurement(kernel, LATER_ROUNDS, false),
         }
     }
 
-    fn look(&mut self, kernel: &mut Kernel, rounds: usize, is_first: bool) -> anyhow::Result<()> {
+    fn take_measurement(
+        &mut self,
+        kernel: &mut Kernel,
+        rounds: usize,
+        is_first: bool,
+    ) -> anyhow::Result<()> {
         let (slot, pid) = (kernel.calibration_slot(), std::process::id());
         if self.way.by_pid {
             kernel.targets.enter(pid, slot)?;
@@ -123,14 +128,14 @@ impl Calibrator {
             kernel.targets.exclude(pid)?;
         }
         for (kind, price) in prices {
-            match self.looks.iter_mut().find(|(of, _)| *of == kind) {
-                Some((_, looks)) => {
-                    if looks.len() == LOOKS {
-                        looks.remove(1);
+            match self.measurements.iter_mut().find(|(of, _)| *of == kind) {
+                Some((_, measurements)) => {
+                    if measurements.len() == MAX_MEASUREMENTS {
+                        measurements.remove(1);
                     }
-                    looks.push(price);
+                    measurements.push(price);
                 }
-                None => self.looks.push((kind, vec![price])),
+                None => self.measurements.push((kind, vec![price])),
             }
         }
         Ok(())
@@ -142,8 +147,8 @@ impl Calibrator {
         let mut samples = Vec::new();
         let speed = self.speed();
         tariff.speed_error = speed.error;
-        for (kind, looks) in &self.looks {
-            let Some(price) = Measured::pooled(&speed.normalized(looks)) else { continue };
+        for (kind, measurements) in &self.measurements {
+            let Some(price) = Measured::pooled(&speed.normalized(measurements)) else { continue };
             match kind {
                 Kind::Hit(program, stepped) => {
                     tariff.hits[*program as usize][usize::from(*stepped)] = Some(price);
@@ -161,8 +166,8 @@ impl Calibrator {
     /// The speed of the machine in each measurement.
     fn speed(&self) -> Speed {
         let is_hit = |kind: &Kind| matches!(kind, Kind::Hit(..));
-        let hits = self.looks.iter().filter(|(kind, _)| is_hit(kind));
-        Speed::of(&hits.map(|(_, looks)| looks.as_slice()).collect::<Vec<_>>())
+        let hits = self.measurements.iter().filter(|(kind, _)| is_hit(kind));
+        Speed::of(&hits.map(|(_, measurements)| measurements.as_slice()).collect::<Vec<_>>())
     }
 
     /// CPU time that all measurements have taken.

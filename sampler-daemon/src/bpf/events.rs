@@ -73,17 +73,17 @@ pub struct ProcessEvent {
 
 /// Time between two checks which CPUs are online.
 const CPUS_PAUSE: Duration = Duration::from_secs(1);
-/// In every `LOOKS`th check, each CPU is asked whether it was offline since. The question
-/// interrupts the CPU briefly. (When a machine sleeps, all CPUs but the first go offline for a
+/// In every `CHECKS_PER_CPU_QUERY`th check, each CPU is asked whether it was offline since. The
+/// question interrupts the CPU briefly. (When a machine sleeps, all CPUs but the first go offline for a
 /// moment.)
-const LOOKS: u32 = 10;
+const CHECKS_PER_CPU_QUERY: u32 = 10;
 
 /// The events of all CPUs.
 pub struct ProcessEvents {
     cpus: EachCpu<OnCpu>,
     buffer_bytes: usize,
     next_cpus: Instant,
-    looks: u32,
+    checks: u32,
     /// Whether the last attempt to open the events of a CPU was refused.
     is_refused: bool,
 }
@@ -92,7 +92,7 @@ pub struct ProcessEvents {
 struct OnCpu {
     sampler: Sampler,
     /// How long the events were enabled at the last check.
-    told: Duration,
+    last_enabled: Duration,
 }
 
 impl ProcessEvents {
@@ -108,7 +108,7 @@ impl ProcessEvents {
         let mut cpus = EachCpu::new();
         cpus.follow(&online, &[], |cpu| on_cpu(cpu, bytes)).1?;
         let next_cpus = Instant::now() + CPUS_PAUSE;
-        Ok(ProcessEvents { cpus, buffer_bytes: bytes, next_cpus, looks: 0, is_refused: false })
+        Ok(ProcessEvents { cpus, buffer_bytes: bytes, next_cpus, checks: 0, is_refused: false })
     }
 
     /// Opens the events of CPUs that have come online, or were offline for a while. Checks at most
@@ -119,8 +119,8 @@ impl ProcessEvents {
             return false;
         }
         self.next_cpus = Instant::now() + CPUS_PAUSE;
-        self.looks += 1;
-        let ended = match self.looks % LOOKS {
+        self.checks += 1;
+        let ended = match self.checks % CHECKS_PER_CPU_QUERY {
             0 => self.cpus.over(OnCpu::has_ended),
             _ => Vec::new(),
         };
@@ -175,8 +175,8 @@ impl OnCpu {
     fn has_ended(&mut self) -> bool {
         // An ended event has nothing to read any more.
         let read = self.sampler.as_counter_mut().read_full().ok();
-        let told = read.and_then(|read| read.time_enabled()).unwrap_or(self.told);
-        mem::replace(&mut self.told, told) == told
+        let enabled = read.and_then(|read| read.time_enabled()).unwrap_or(self.last_enabled);
+        mem::replace(&mut self.last_enabled, enabled) == enabled
     }
 }
 
@@ -184,7 +184,7 @@ fn on_cpu(cpu: u32, bytes: usize) -> anyhow::Result<OnCpu> {
     let sampler = sampler(cpu as usize, bytes);
     let sampler =
         sampler.with_context(|| format!("perf_event_open on CPU {cpu} for process events"))?;
-    Ok(OnCpu { sampler, told: Duration::ZERO })
+    Ok(OnCpu { sampler, last_enabled: Duration::ZERO })
 }
 
 fn sampler(cpu: usize, bytes: usize) -> std::io::Result<Sampler> {

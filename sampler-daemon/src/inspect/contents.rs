@@ -95,13 +95,13 @@ impl Contents {
         if elf.soname.starts_with("ld-linux") {
             return Ok(Contents::default());
         }
-        let told = spec.entries(path, &elf.soname);
+        let user_functions = spec.entries(path, &elf.soname);
         let names: HashSet<&'static str> = glibc::names()
             .chain(family::names())
-            .chain(told.iter().map(|entry| entry.symbol))
+            .chain(user_functions.iter().map(|entry| entry.symbol))
             .collect();
         let names: Vec<&'static str> = names.into_iter().collect();
-        let definitions = Definitions::read(&elf, &names, &told)?;
+        let definitions = Definitions::read(&elf, &names, &user_functions)?;
         let mut contents = Contents {
             build_id: elf.build_id.clone(),
             is_program: elf.is_executable,
@@ -111,7 +111,7 @@ impl Contents {
         };
         contents.search(&elf, &definitions, path)?;
         contents.note_unnamed(&elf)?;
-        contents.add_described(&elf, &definitions.plain, &told)?;
+        contents.add_described(&elf, &definitions.plain, &user_functions)?;
         let has_probes = || Usdt::read(file).is_ok_and(|usdt| !usdt.probes.is_empty());
         if elf.is_executable && (!contents.functions.is_empty() || has_probes()) {
             let left = match executables {
@@ -237,14 +237,15 @@ impl Contents {
         &mut self,
         elf: &Elf<'_>,
         symbols: &[Symbol],
-        told: &[Entry],
+        user_functions: &[Entry],
     ) -> Result<(), ElfError> {
-        let probes = Probes::of(elf, symbols, told, true, None)?;
-        for entry in told.iter().filter(|entry| !defines(symbols, entry.symbol)) {
+        let probes = Probes::of(elf, symbols, user_functions, true, None)?;
+        for entry in user_functions.iter().filter(|entry| !defines(symbols, entry.symbol)) {
             self.skipped.push(format!("{} (--allocator-spec): no such function", entry.symbol));
         }
-        let is_told = |of: &Function| probes.functions.iter().any(|told| told.offset == of.offset);
-        self.functions.retain(|function| !is_told(function));
+        let is_named_by_user =
+            |of: &Function| probes.functions.iter().any(|named| named.offset == of.offset);
+        self.functions.retain(|function| !is_named_by_user(function));
         if !probes.functions.is_empty() {
             self.gap = None;
         }

@@ -24,11 +24,11 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Finds the functions of these names in a file. `told` are the functions that the user named.
+    /// Finds the functions of these names in a file. `user_functions` are those that the user named.
     pub(super) fn read(
         elf: &Elf<'_>,
         names: &[&'static str],
-        told: &[Entry],
+        user_functions: &[Entry],
     ) -> Result<Definitions, ElfError> {
         let marks: Vec<&'static str> = family::marks().collect();
         let wanted = Wanted { prefix: "", names, marks: &marks };
@@ -43,7 +43,7 @@ impl Definitions {
             }
         }
         let mut plain = merged([exported, all]);
-        drop_namesakes(&mut plain, told);
+        drop_namesakes(&mut plain, user_functions);
         Ok(Definitions { plain, prefixed, exports_malloc })
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn is_whole(family: &Family, symbols: &[Symbol]) -> bool {
 /// program, glibc's `malloc` is local, but a reserved name (`__…`, which programs do not use) is at
 /// the same address. Others are a `malloc` that was made hidden, and jemalloc's next to its
 /// `mallctl`.
-fn drop_namesakes(symbols: &mut Vec<Symbol>, told: &[Entry]) {
+fn drop_namesakes(symbols: &mut Vec<Symbol>, user_functions: &[Entry]) {
     let is_reserved = |symbol: &Symbol| {
         let is_own = !symbol.is_local || symbol.is_hidden || !is_standard(symbol.name);
         is_own || symbol.name.starts_with('_')
@@ -90,9 +90,10 @@ fn drop_namesakes(symbols: &mut Vec<Symbol>, told: &[Entry]) {
     let reserved = symbols.iter().filter(|symbol| is_reserved(symbol));
     let mut trusted: HashSet<u64> = reserved.map(|symbol| symbol.svma).collect();
     trusted.extend(nearest_to_mallctl(symbols, &trusted));
-    let is_told = |symbol: &Symbol| told.iter().any(|entry| entry.symbol == symbol.name);
+    let is_named_by_user =
+        |symbol: &Symbol| user_functions.iter().any(|entry| entry.symbol == symbol.name);
     symbols.retain(|symbol| {
-        trusted.contains(&symbol.svma) || !is_standard(symbol.name) || is_told(symbol)
+        trusted.contains(&symbol.svma) || !is_standard(symbol.name) || is_named_by_user(symbol)
     });
 }
 

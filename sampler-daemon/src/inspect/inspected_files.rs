@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const MAX_INSPECTED: usize = 16 * 1024;
 /// Most files that wait for their search. The survey finds further ones.
 const MAX_WAITING: usize = 1024;
-/// Longest time of one call of `look`, during which samples wait.
+/// Longest time of one call of `search_waiting`, during which samples wait.
 const MAX_TURN: Duration = Duration::from_millis(5);
 
 /// A file: device, inode, and generation, which distinguishes files that had one inode number.
@@ -78,7 +78,7 @@ impl InspectedFiles {
     }
 
     /// Searches files that wait, for a few milliseconds at most.
-    pub fn look(&mut self, discoverer: &mut Discoverer) -> Vec<Found> {
+    pub fn search_waiting(&mut self, discoverer: &mut Discoverer) -> Vec<Found> {
         let mut found = Vec::new();
         let begin = Instant::now();
         while begin.elapsed() < MAX_TURN

@@ -29,7 +29,7 @@ const MAX_DISTANCE_BYTES: usize = 4096;
 const LOOKBEHIND_BYTES: usize = 192;
 /// Most parts of a file's code that are read, some 10 µs each. No ordinary program has so many; a
 /// file that was made to have them is left alone.
-const MAX_LOOKS: u64 = 1 << 19;
+const MAX_PARTS_READ: u64 = 1 << 19;
 /// Most bytes of a function that makes one system call.
 const MAX_WRAPPER_BYTES: u64 = 64;
 /// Functions that make these system calls.
@@ -57,7 +57,7 @@ pub enum Executables {
 pub(super) fn find(elf: &Elf<'_>) -> Result<Option<u64>, ElfError> {
     let functions = functions(elf)?;
     let number_of = |target: u64| number(elf, &functions, target);
-    let mut search = Search { number_of: &number_of, looks: 0 };
+    let mut search = Search { number_of: &number_of, parts_read: 0 };
     for (start, bytes) in elf.code_segments() {
         let mut at = 0;
         while at < bytes {
@@ -105,12 +105,12 @@ struct Search<'n> {
     number_of: NumberOf<'n>,
     /// Parts of the code that were read so far, in units of [`LOOKBEHIND_BYTES`] bytes to each
     /// side.
-    looks: u64,
+    parts_read: u64,
 }
 
 impl Search<'_> {
     /// The place in this code, at this address, at which code is moved, or at which the search
-    /// exceeded [`MAX_LOOKS`].
+    /// exceeded [`MAX_PARTS_READ`].
     fn of(&mut self, code: &[u8], address: u64) -> Option<u64> {
         let mut places = (0..code.len()).filter(|at| may_begin(code, *at));
         let found = places.find(|at| self.moves(code, address, *at))?;
@@ -119,7 +119,7 @@ impl Search<'_> {
 
     fn moves(&mut self, code: &[u8], address: u64, at: usize) -> bool {
         let mut requested = |bytes: usize| {
-            self.looks += (bytes / LOOKBEHIND_BYTES) as u64;
+            self.parts_read += (bytes / LOOKBEHIND_BYTES) as u64;
             requested_around(
                 code,
                 address,
@@ -130,7 +130,7 @@ impl Search<'_> {
         };
         let moves =
             requested(LOOKBEHIND_BYTES).replaces && requested(MAX_DISTANCE_BYTES).makes_executable;
-        moves || self.looks > MAX_LOOKS
+        moves || self.parts_read > MAX_PARTS_READ
     }
 }
 

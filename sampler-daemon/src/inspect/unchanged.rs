@@ -60,20 +60,20 @@ mod tests {
     #[test]
     fn files_are_unchanged_after_two_equal_inspections() {
         let libc = || vec![mapping(0x1000, Backing::File("/usr/lib/libc.so.6".to_owned()))];
-        let mut looked = MappingsFingerprint::default();
-        assert!(!looked.is_known(&[]));
-        looked.note(libc());
-        assert!(!looked.is_known(&libc()));
-        looked.note(libc());
-        assert!(looked.is_known(&libc()));
+        let mut fingerprint = MappingsFingerprint::default();
+        assert!(!fingerprint.is_known(&[]));
+        fingerprint.note(libc());
+        assert!(!fingerprint.is_known(&libc()));
+        fingerprint.note(libc());
+        assert!(fingerprint.is_known(&libc()));
         // A mapping elsewhere is another image.
         let moved = vec![mapping(0x8000, Backing::File("/usr/lib/libc.so.6".to_owned()))];
-        assert!(!looked.is_known(&moved));
-        looked.note(moved.clone());
-        assert!(!looked.is_known(&moved) && !looked.is_known(&libc()));
-        looked.note(moved.clone());
-        looked.forget();
-        assert!(!looked.is_known(&moved));
+        assert!(!fingerprint.is_known(&moved));
+        fingerprint.note(moved.clone());
+        assert!(!fingerprint.is_known(&moved) && !fingerprint.is_known(&libc()));
+        fingerprint.note(moved.clone());
+        fingerprint.forget();
+        assert!(!fingerprint.is_known(&moved));
     }
 
     #[test]

@@ -173,15 +173,15 @@ impl SharedLinks {
         self.files.entry(identity).and_modify(|file| file.is_awaited = true);
     }
 
-    /// Records a survey; `met` are the mapped files. Returns the files that were not mapped at the
+    /// Records a survey; `mapped` are the mapped files. Returns the files that were not mapped at the
     /// last two surveys.
-    pub fn unused(&mut self, met: &FxHashSet<FileId>) -> Vec<FileId> {
+    pub fn unused(&mut self, mapped: &FxHashSet<FileId>) -> Vec<FileId> {
         for (identity, file) in &mut self.files {
             // The device and inode of a mount that is gone may be reused.
-            file.also.retain(|it| met.contains(it));
-            let is_met = met.contains(identity) || !file.also.is_empty();
-            file.is_awaited &= !is_met;
-            file.unused = if is_met || file.is_awaited { 0 } else { file.unused + 1 };
+            file.also.retain(|it| mapped.contains(it));
+            let is_mapped = mapped.contains(identity) || !file.also.is_empty();
+            file.is_awaited &= !is_mapped;
+            file.unused = if is_mapped || file.is_awaited { 0 } else { file.unused + 1 };
         }
         let unused = self.files.iter().filter(|(_, file)| file.unused >= 2);
         unused.flat_map(|(identity, file)| file.also.iter().chain([identity])).copied().collect()

@@ -162,8 +162,8 @@ impl Child {
                 return Err(Failure::Late);
             }
             let mut descriptors = [PollFd::new(&self.socket, PollFlags::IN)];
-            let look = Timespec { tv_sec: 0, tv_nsec: CHECK_PERIOD.as_nanos() as i64 };
-            match poll(&mut descriptors, Some(&look)) {
+            let period = Timespec { tv_sec: 0, tv_nsec: CHECK_PERIOD.as_nanos() as i64 };
+            match poll(&mut descriptors, Some(&period)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => break,
                 Err(_) => return Err(Failure::Died),

@@ -104,8 +104,8 @@ impl Counts {
             ),
         ];
         let counts = lines.into_iter().map(|(count, what)| (count.load(Relaxed), what));
-        let met = counts.filter(|(count, _)| *count > 0);
-        met.map(|(count, what)| format!("{} {what}", units::grouped(count))).collect()
+        let nonzero = counts.filter(|(count, _)| *count > 0);
+        nonzero.map(|(count, what)| format!("{} {what}", units::grouped(count))).collect()
     }
 }
 

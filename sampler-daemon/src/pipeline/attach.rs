@@ -31,7 +31,7 @@ pub(super) struct Attached {
     pub(super) leader_changes: u32,
     pub(super) timer: InspectionTimer,
     /// Fingerprint of the mappings at the last inspection.
-    pub(super) looked: MappingsFingerprint,
+    pub(super) fingerprint: MappingsFingerprint,
     /// Whether the process runs a new program image, of which it is not known yet what stays
     /// mapped.
     pub(super) has_new_image: bool,
@@ -142,7 +142,7 @@ impl Worker {
             process,
             leader_changes: self.kernel.slots.leader_changes(slot),
             timer: InspectionTimer::sweep(),
-            looked: MappingsFingerprint::default(),
+            fingerprint: MappingsFingerprint::default(),
             has_new_image: false,
             hazard: None,
             patched: Vec::new(),
@@ -265,7 +265,7 @@ impl Attached {
 
     /// Makes the next inspection, which is soon, a complete one.
     pub(super) fn inspect_all_again(&mut self) {
-        self.looked.forget();
+        self.fingerprint.forget();
         self.timer.inspect_now();
     }
 

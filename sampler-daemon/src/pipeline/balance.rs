@@ -103,7 +103,7 @@ impl Worker {
         let now_ns = monotonic_ns();
         for live in &ended {
             self.ingest.lifetimes.unseen(live);
-            self.ingest.windows.went(live, now_ns);
+            self.ingest.windows.add_departed(live, now_ns);
         }
         for (key, entry) in &entries {
             adopt(&mut self.ingest, key, entry);
@@ -143,7 +143,7 @@ impl Worker {
         let share = share_of(room, held.values().copied().collect());
         let mut lower = FxHashMap::default();
         for (slot, _) in held.into_iter().filter(|(_, held)| *held > share) {
-            if let Some(designs) = self.press(slot) {
+            if let Some(designs) = self.double_interval(slot) {
                 self.note_thinned(slot);
                 lower.insert(slot, designs);
             }
@@ -204,7 +204,7 @@ impl Worker {
         let ended = self.ingest.live.remove_where(|_, live| ends(live));
         self.ingest.outcomes.add(outcome, ended.len() as u64);
         let now_ns = monotonic_ns();
-        ended.iter().for_each(|live| self.ingest.windows.went(live, now_ns));
+        ended.iter().for_each(|live| self.ingest.windows.add_departed(live, now_ns));
         let full = ended.iter().filter(|live| !self.ingest.lifetimes.ended(live, now_ns)).count();
         self.ingest.outcomes.add(Outcome::LifetimesFull, full as u64);
         ended

@@ -40,11 +40,11 @@ impl Clock {
     pub(super) fn now(&self) -> Clocks {
         // A delay between the two readings increases the difference, so the least difference is
         // right.
-        let look = |_| {
+        let read_both = |_| {
             let now_ns = monotonic_ns();
             (read(ClockId::Realtime).saturating_sub(now_ns), now_ns)
         };
-        let (ahead_ns, now_ns) = (0..3).map(look).min().unwrap_or_default();
+        let (ahead_ns, now_ns) = (0..3).map(read_both).min().unwrap_or_default();
         if self.ahead_ns.get().abs_diff(ahead_ns) >= STEP_NS {
             self.ahead_ns.set(ahead_ns);
         }
@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn a_time_converts_back() {
         let clock = Clock::default();
-        let told = clock.now().to_unix(12_345);
+        let unix = clock.now().to_unix(12_345);
         for _ in 0..1000 {
-            assert_eq!(clock.now().at_unix(told), 12_345);
+            assert_eq!(clock.now().at_unix(unix), 12_345);
         }
         assert_eq!(clock.now().at_unix(3), 0);
     }

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// First and longest time between two measurements of prices: machines slow down and speed up. A
 /// measurement takes 3 to 20 ms of CPU time.
-const LOOKS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(64)];
+const MEASURING_PERIODS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(64)];
 
 /// Prices, and their measurement.
 pub(super) struct Prices {
@@ -36,7 +36,7 @@ pub(super) struct Prices {
     tariff: Tariff,
     /// Why there are no prices; empty otherwise.
     why: String,
-    next_look: Instant,
+    next_measurement: Instant,
     /// Time between the last measurement and the next, and its upper limit.
     period: Duration,
     longest: Duration,
@@ -84,8 +84,15 @@ impl Prices {
             }
         };
         let tariff = calibrator.as_ref().map(Calibrator::tariff).unwrap_or_default();
-        let [period, longest] = LOOKS;
-        Prices { calibrator, tariff, why, next_look: Instant::now() + period, period, longest }
+        let [period, longest] = MEASURING_PERIODS;
+        Prices {
+            calibrator,
+            tariff,
+            why,
+            next_measurement: Instant::now() + period,
+            period,
+            longest,
+        }
     }
 
     /// The cost of `work`; `None` if there are no prices.
@@ -120,7 +127,7 @@ impl Worker {
 
     /// Measures the prices again if it is time to.
     pub(super) fn measure_due_prices(&mut self) {
-        let due = self.prices.next_look;
+        let due = self.prices.next_measurement;
         // Nothing else should run while a window is open. If a window is always open, a measurement
         // is due nevertheless.
         let begins = if self.is_between_windows() { due } else { due + self.prices.longest };
@@ -129,7 +136,7 @@ impl Worker {
         }
         let Worker { prices, kernel, .. } = self;
         prices.period = (2 * prices.period).min(prices.longest);
-        prices.next_look = Instant::now() + prices.period;
+        prices.next_measurement = Instant::now() + prices.period;
         let Some(calibrator) = &mut prices.calibrator else { return };
         match calibrator.measure_again(kernel) {
             Ok(()) => prices.tariff = calibrator.tariff(),
@@ -144,7 +151,7 @@ impl Worker {
         else {
             return;
         };
-        facts::look(self.ingest.processes.get_mut(profiled.id), process);
+        facts::read_cpu_time(self.ingest.processes.get_mut(profiled.id), process);
     }
 
     /// The total cost of profiling these processes since their attach.

@@ -40,7 +40,7 @@ impl<'a> Case<'a> {
 
 impl Coverage {
     /// Keeps the blind spots that discovery has found in a process.
-    pub(super) fn look(&mut self, pid: u32, discovery: &Discovery) {
+    pub(super) fn note_discovery(&mut self, pid: u32, discovery: &Discovery) {
         self.blind_spots.remove(&pid);
         discovery.blind_spots.iter().for_each(|of| self.add(pid, of.clone()));
     }
@@ -142,14 +142,14 @@ mod tests {
             (8, "c", BlindSpot::at("/lib/x.so", "unknown")),
             (8, "c", BlindSpot::at("/lib/y.so", "unknown")),
         ];
-        let told = |lines: &[(u32, &str, BlindSpot)]| {
+        let lines_of = |lines: &[(u32, &str, BlindSpot)]| {
             let cases = lines
                 .iter()
                 .map(|(pid, comm, blind_spot)| Case::blind_spot(*pid, comm, blind_spot));
             grouped(cases).iter().map(Processes::to_string).collect::<Vec<_>>()
         };
         assert_eq!(
-            told(&lines),
+            lines_of(&lines),
             [
                 "4 processes (py 2, py 3, 4, …): arenas",
                 "2 processes (a 7, b 9): static and stripped",
@@ -158,7 +158,7 @@ mod tests {
         );
         let why = || BlindSpot::at("/l", "why");
         let same = [(1, "x", why()), (2, "y", why())];
-        assert_eq!(told(&same), ["2 processes (x 1, y 2): /l: why"]);
+        assert_eq!(lines_of(&same), ["2 processes (x 1, y 2): /l: why"]);
     }
 
     #[test]
@@ -166,11 +166,11 @@ mod tests {
         let mut coverage = Coverage::default();
         let discovery = Discovery { blind_spots: vec!["x".into()], ..Discovery::default() };
         for pid in 0..MAX_BLIND_PROCESSES as u32 + 10 {
-            coverage.look(pid, &discovery);
+            coverage.note_discovery(pid, &discovery);
         }
         assert_eq!(coverage.blind_spots.len(), MAX_BLIND_PROCESSES);
         coverage.retain(|pid| pid < 5);
-        coverage.look(4, &Discovery::default());
+        coverage.note_discovery(4, &Discovery::default());
         assert_eq!(coverage.blind_spots.len(), 4);
     }
 }

@@ -57,7 +57,7 @@ impl Worker {
         }
         let work = self.work_of_slot(slot);
         if let Some(process) = self.ingest.table.attached(slot).and_then(|of| of.process.as_ref()) {
-            facts::look(self.ingest.processes.get_mut(id), process);
+            facts::read_cpu_time(self.ingest.processes.get_mut(id), process);
         }
         self.ingest.processes.get_mut(id).spending.work = work;
         let free_calls = self.kernel.hits.read(slot, Role::Free).into_iter().sum();

@@ -31,9 +31,9 @@ impl Facts {
 }
 
 /// Reads how much CPU time a process has used.
-pub(super) fn look(record: &mut ProcessRecord, process: &Process) {
+pub(super) fn read_cpu_time(record: &mut ProcessRecord, process: &Process) {
     if let Some(now_ns) = processor::processor_ns(process.pid, process.start_ticks) {
-        record.spending.look(now_ns);
+        record.spending.note_cpu_time(now_ns);
     }
 }
 
@@ -51,5 +51,5 @@ pub(super) fn read(record: &mut ProcessRecord, process: &Process) {
     record.origin.container = facts.cgroup.container;
     record.origin.service = facts.service;
     record.origin.started.get_or_insert_with(|| process.started());
-    look(record, process);
+    read_cpu_time(record, process);
 }

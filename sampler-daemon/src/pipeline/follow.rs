@@ -45,7 +45,7 @@ impl Worker {
             // If events report new mappings, they say when to inspect.
             attached.has_new_image = true;
             attached.patched.clear();
-            attached.looked.forget();
+            attached.fingerprint.forget();
             attached.timer.begin_image(self.process_events.is_open());
         }
         self.kernel.slots.set_holds_nothing(slot, false);
@@ -126,7 +126,7 @@ impl Worker {
     fn unprobe(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         if let Some(attached) = &mut profiled.attached {
-            attached.looked.forget();
+            attached.fingerprint.forget();
         }
         profiled.allocators.clear();
         self.ingest.processes.get_mut(profiled.id).allocators.clear();
@@ -198,7 +198,7 @@ impl Worker {
             self.look_at_hooks(slot);
             self.keep_budget(slot);
             if let Some(attached) = self.ingest.table.attached_mut(slot) {
-                attached.timer.looked(now, longest);
+                attached.timer.inspected(now, longest);
             }
             if self.ingest.table.attached(slot).is_some_and(|attached| attached.hazard.is_none()) {
                 self.look_for_allocators(slot, pid);
@@ -214,7 +214,7 @@ impl Worker {
         self.find_python(slot, &mappings);
         let files = unchanged::files(&mappings);
         let Some(attached) = self.ingest.table.attached(slot) else { return };
-        if !attached.has_new_image && attached.looked.is_known(&files) {
+        if !attached.has_new_image && attached.fingerprint.is_known(&files) {
             return;
         }
         let Ok(discovery) = self.discover_in_mappings(pid, &mappings) else { return };
@@ -228,7 +228,7 @@ impl Worker {
         if let Some(attached) =
             self.ingest.table.attached_mut(slot).filter(|_| is_all && probed.is_ok())
         {
-            attached.looked.note(files);
+            attached.fingerprint.note(files);
         }
     }
 }

@@ -202,7 +202,7 @@ impl Ingest {
         }
         match self.live.remove(record.sample) {
             Some(live) => {
-                self.windows.went(&live, record.time_ns);
+                self.windows.add_departed(&live, record.time_ns);
                 if !self.lifetimes.freed(&live, record.time_ns) {
                     self.outcomes.add(Outcome::LifetimesFull, 1);
                 }

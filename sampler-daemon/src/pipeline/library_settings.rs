@@ -122,11 +122,11 @@ impl Worker {
         self.ingest.outcomes.add(Outcome::LibraryUndelivered, more);
         library.seen = state.undelivered;
         let Some(rate) = state.rate else { return };
-        let told = (rate.interval_bytes(), state.lowest.unwrap_or(rate).interval_bytes());
+        let intervals = (rate.interval_bytes(), state.lowest.unwrap_or(rate).interval_bytes());
         let raised = raised(&state, cause);
         let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
-        if sampling.library_bytes.0 == told.0
-            && sampling.library_bytes.1 >= told.1
+        if sampling.library_bytes.0 == intervals.0
+            && sampling.library_bytes.1 >= intervals.1
             && sampling.library_raised == raised
         {
             return;
@@ -135,7 +135,7 @@ impl Worker {
         if raised.raises > sampling.library_raised.raises {
             sampling.raised_since = Some(SystemTime::now());
         }
-        sampling.set_library(told, raised);
+        sampling.set_library(intervals, raised);
     }
 
     /// Reads the states of all libraries.

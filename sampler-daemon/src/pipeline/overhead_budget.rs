@@ -44,7 +44,7 @@ impl CpusInUse {
     }
 
     /// Updates the CPU use from `used_ns` and the time since the last measurement.
-    fn look(&mut self, used_ns: u64) {
+    fn update(&mut self, used_ns: u64) {
         let watched = self.since.elapsed();
         if watched >= SHORTEST {
             let used = used_ns.saturating_sub(self.used_ns) as f64;
@@ -65,7 +65,7 @@ impl Worker {
         let (Some(process), Some(library)) = (process, &mut profiled.library) else { return };
         let Some(used_ns) = processor_ns(process.pid, process.start_ticks) else { return };
         match &mut library.cpus {
-            Some(cpus) => cpus.look(used_ns),
+            Some(cpus) => cpus.update(used_ns),
             none => {
                 let age = SystemTime::now().duration_since(process.started()).unwrap_or_default();
                 *none = Some(CpusInUse::begin(used_ns, age));
@@ -110,13 +110,13 @@ mod tests {
         let mut cpus = CpusInUse::begin(3_000_000_000, 6 * second);
         assert_eq!(cpus.cpus, 0.5);
         // Too early for a measurement.
-        cpus.look(9_000_000_000);
+        cpus.update(9_000_000_000);
         assert_eq!(cpus.cpus, 0.5);
         cpus.since -= 2 * second;
-        cpus.look(7_000_000_000);
+        cpus.update(7_000_000_000);
         assert!((1.9..=2.0).contains(&cpus.cpus), "{}", cpus.cpus);
         cpus.since -= second;
-        cpus.look(7_000_000_000);
+        cpus.update(7_000_000_000);
         assert_eq!(cpus.cpus, 0.0);
         assert!(CpusInUse::begin(0, Duration::ZERO).cpus == 0.0);
     }

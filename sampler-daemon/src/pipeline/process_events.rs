@@ -184,7 +184,7 @@ impl Worker {
     }
 
     fn look_into_files(&mut self) {
-        for found in self.process_events.files.look(&mut self.discoverer) {
+        for found in self.process_events.files.search_waiting(&mut self.discoverer) {
             self.attach_found(found.pid, &found.contents);
             if found.contents.files().next().is_some() {
                 self.look_soon(found.pid);

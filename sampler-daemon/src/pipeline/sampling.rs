@@ -99,7 +99,7 @@ impl Worker {
 
     /// Doubles the interval of the process in `slot`, for the bound of the live set. Returns the
     /// designs then in force.
-    pub(super) fn press(&mut self, slot: u32) -> Option<Designs> {
+    pub(super) fn double_interval(&mut self, slot: u32) -> Option<Designs> {
         self.change_sampling(slot, |record| {
             record.pressure += 1;
             record.refresh();

@@ -89,7 +89,7 @@ impl InspectionTimer {
     }
 
     /// Records an inspection at `now`.
-    pub(super) fn looked(&mut self, now: Instant, longest: Duration) {
+    pub(super) fn inspected(&mut self, now: Instant, longest: Duration) {
         self.wait = (self.wait * 2).min(longest);
         self.next = now + self.wait;
     }
@@ -169,7 +169,7 @@ mod tests {
         assert!(timer.is_due(now) && !timer.has_settled());
         let mut waits = Vec::new();
         while timer.wait < longest {
-            timer.looked(now, longest);
+            timer.inspected(now, longest);
             waits.push(timer.wait.as_millis());
         }
         assert_eq!(waits, [4, 8, 16, 32, 64, 128, 256, 512, 1000]);

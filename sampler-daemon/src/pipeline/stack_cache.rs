@@ -82,7 +82,7 @@ pub(super) struct StackCache {
     known: FxHashMap<u64, Known>,
     /// The mappings of each process: generation and view.
     views: FxHashMap<u32, (u32, u64)>,
-    met: Vec<u32>,
+    recent: Vec<u32>,
     last_id: u64,
     changes: Vec<Change>,
     /// Ids that were removed. They move to `gone` when the eBPF map is updated, with the time of
@@ -98,7 +98,7 @@ impl Default for StackCache {
             entries: vec![None; MAX_CACHED_STACKS as usize],
             known: FxHashMap::default(),
             views: FxHashMap::default(),
-            met: vec![0; RECENT_STACKS],
+            recent: vec![0; RECENT_STACKS],
             last_id: 0,
             changes: Vec::new(),
             leaving: Vec::new(),
@@ -190,7 +190,7 @@ impl StackCache {
         let hash = hasher.finish();
         // Not 0, which marks an empty place.
         let print = (hash >> 32) as u32 | 1;
-        std::mem::replace(&mut self.met[hash as usize % RECENT_STACKS], print) == print
+        std::mem::replace(&mut self.recent[hash as usize % RECENT_STACKS], print) == print
     }
 
     /// Whether the kernel side knows the stack already: this sample was sent before.

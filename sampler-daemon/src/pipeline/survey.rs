@@ -55,9 +55,9 @@ impl Worker {
             }
         }
         if self.survey.waiting.is_empty()
-            && let Some(met) = self.survey.round.take()
+            && let Some(mapped) = self.survey.round.take()
         {
-            self.close_unmapped(&met);
+            self.close_unmapped(&mapped);
         }
     }
 
@@ -104,11 +104,11 @@ impl Worker {
             self.ingest.history.add_running(pid, || mappings::executable(pid));
         }
         if !exclude_if_listed {
-            self.coverage.look(pid, &discovery);
+            self.coverage.note_discovery(pid, &discovery);
         }
         // Every file with a link is recorded: a link whose file is not found is closed in the end.
-        if let Some(met) = &mut self.survey.round {
-            met.extend(discovery.files().map(|of| of.identity));
+        if let Some(mapped) = &mut self.survey.round {
+            mapped.extend(discovery.files().map(|of| of.identity));
         }
         if discovery.is_sampled && !exclude_if_listed {
             self.admit_self_sampled(pid);
@@ -141,8 +141,8 @@ impl Worker {
     }
 
     /// Closes links on files that no process has mapped as code.
-    fn close_unmapped(&mut self, met: &FxHashSet<(u64, u64)>) {
-        let unused = self.links.shared.unused(met);
+    fn close_unmapped(&mut self, mapped: &FxHashSet<(u64, u64)>) {
+        let unused = self.links.shared.unused(mapped);
         self.links.detach_shared(&unused);
         // The next round closes links that are unmapped in this round for the first time. Outside
         // the tree, other processes pay for such a link.

@@ -17,13 +17,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Processes that are inspected soon, at most; the survey finds the others.
-const MAX_LOOKS: usize = 4096;
+const MAX_TIMERS: usize = 4096;
 
 /// The state of the tree besides its profiled processes.
 #[derive(Default)]
 pub(super) struct Tree {
     /// Processes without a slot that have a new program image.
-    looks: FxHashMap<u32, InspectionTimer>,
+    timers: FxHashMap<u32, InspectionTimer>,
     /// Processes of the tree whose exit no event has reported. The kernel side forgets an exited
     /// process at once, but its earlier events are read later.
     members: FxHashSet<u32>,
@@ -32,8 +32,8 @@ pub(super) struct Tree {
 impl Tree {
     /// Notes that a process without a slot has replaced its program image.
     pub(super) fn note_exec(&mut self, pid: u32) {
-        if self.looks.len() < MAX_LOOKS || self.looks.contains_key(&pid) {
-            self.looks.insert(pid, InspectionTimer::expected());
+        if self.timers.len() < MAX_TIMERS || self.timers.contains_key(&pid) {
+            self.timers.insert(pid, InspectionTimer::expected());
         }
     }
 
@@ -65,12 +65,12 @@ impl Tree {
     fn due(&mut self) -> Vec<u32> {
         let now = Instant::now();
         let mut due = Vec::new();
-        self.looks.retain(|pid, timer| {
+        self.timers.retain(|pid, timer| {
             if !timer.is_due(now) {
                 return true;
             }
             due.push(*pid);
-            timer.looked(now, Duration::MAX);
+            timer.inspected(now, Duration::MAX);
             !timer.is_left_to_survey()
         });
         due
@@ -214,14 +214,14 @@ mod tests {
     fn a_new_image_is_inspected_soon_and_then_by_the_survey() {
         let mut tree = Tree::default();
         tree.note_exec(1);
-        let mut looks = 0;
-        while !tree.looks.is_empty() {
-            looks += tree.due().len();
+        let mut inspections = 0;
+        while !tree.timers.is_empty() {
+            inspections += tree.due().len();
             // Makes every inspection due.
-            tree.looks.values_mut().for_each(|timer| timer.inspect_now());
+            tree.timers.values_mut().for_each(|timer| timer.inspect_now());
         }
         // At 0, 1, 3, … 255 ms.
-        assert_eq!(looks, 9);
+        assert_eq!(inspections, 9);
         assert!(tree.due().is_empty());
     }
 
@@ -251,9 +251,9 @@ mod tests {
     #[test]
     fn inspections_are_bounded() {
         let mut tree = Tree::default();
-        (0..MAX_LOOKS as u32 + 10).for_each(|pid| tree.note_exec(pid));
-        assert_eq!(tree.looks.len(), MAX_LOOKS);
+        (0..MAX_TIMERS as u32 + 10).for_each(|pid| tree.note_exec(pid));
+        assert_eq!(tree.timers.len(), MAX_TIMERS);
         tree.note_exec(0);
-        assert_eq!(tree.due().len(), MAX_LOOKS);
+        assert_eq!(tree.due().len(), MAX_TIMERS);
     }
 }

@@ -40,7 +40,7 @@ impl Spending {
     }
 
     /// Notes the CPU time of the process, `now_ns`.
-    pub fn look(&mut self, now_ns: u64) {
+    pub fn note_cpu_time(&mut self, now_ns: u64) {
         let before = *self.processor_before_ns.get_or_insert(now_ns);
         self.processor_ns = Some(now_ns.saturating_sub(before));
     }
@@ -88,8 +88,8 @@ mod tests {
     fn only_what_was_used_since_the_attach_counts() {
         let mut spending = Spending::default();
         assert_eq!(spending.processor_ns, None);
-        spending.look(500);
-        spending.look(800);
+        spending.note_cpu_time(500);
+        spending.note_cpu_time(800);
         assert_eq!(spending.processor_ns, Some(300));
         spending.read_sample(1000);
         spending.read_sample(3000);

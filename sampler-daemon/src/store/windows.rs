@@ -16,11 +16,12 @@
 //! The frees of each slot (the module `went`) have a bound of their own, [`MAX_DEPARTED`].
 
 mod departed;
+mod departures;
 mod slot;
-mod went;
 
 use super::epochs::Band;
 use super::{ClassTotals, Moves, ProcessId, RowKey, SizeCell, StackId};
+pub use departures::{CutShort, MAX_DEPARTED};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
 use sampler_common::limits::CLASSES;
@@ -28,7 +29,6 @@ use sampler_common::sampling::Design;
 use sampler_common::wire::{LostCell, LostKey};
 pub use slot::{Allocated, Slot};
 use std::collections::{BTreeMap, VecDeque};
-pub use went::{CutShort, MAX_DEPARTED};
 
 /// Length of the shortest slot.
 pub const SLOT_NS: u64 = 1_000_000_000;
@@ -258,7 +258,7 @@ impl Windows {
             departed += slot.departed.len();
             self.entries -= sum.add(slot);
         }
-        sum.departed.coarsen(sum.start_ns, |came_ns| self.start_of(came_ns));
+        sum.departed.coarsen(sum.start_ns, |arrived_ns| self.start_of(arrived_ns));
         self.departed -= departed - sum.departed.len();
         self.levels[level + 1].push_back(sum);
     }

@@ -6,7 +6,7 @@
 //! name. An address without a name gets the first name that is found.
 //!
 //! A rewritten map is taken for right from its last write on. A line that is added has no time: it
-//! was written after the last look, and not after the file's last change. A sample from between
+//! was written after the last refresh, and not after the file's last change. A sample from between
 //! these times may be of the earlier function or of the new one. It gets the earlier name with a
 //! `?`.
 
@@ -60,12 +60,12 @@ struct State {
     earlier: Option<(u64, PerfMap)>,
     /// Names that lines added to the map have replaced lately.
     replaced: ReplacedNames,
-    /// Time of the last look at the map (`CLOCK_MONOTONIC`, nanoseconds).
-    looked_ns: u64,
+    /// Time of the last refresh (`CLOCK_MONOTONIC`, nanoseconds).
+    refreshed_ns: u64,
     /// Names of sampled addresses, in the order of their samples.
     names: FxHashMap<u64, Vec<Arc<str>>>,
     /// Time of the last sample for which the map was checked.
-    looked_for_ns: u64,
+    names_refreshed_ns: u64,
     /// Bytes that may still be read.
     allowance: u64,
     granted: Instant,
@@ -107,15 +107,15 @@ impl GeneratedCode {
             map: PerfMap::default(),
             earlier: None,
             replaced: ReplacedNames::default(),
-            looked_ns: 0,
+            refreshed_ns: 0,
             names: FxHashMap::default(),
-            looked_for_ns: 0,
+            names_refreshed_ns: 0,
             allowance: READ_BYTES,
             granted: Instant::now(),
             is_behind: false,
             share: NameShare::of(budget),
         };
-        state.look();
+        state.refresh();
         GeneratedCode { state: Mutex::new(state), runtime: OnceLock::new() }
     }
 
@@ -126,7 +126,7 @@ impl GeneratedCode {
 
     /// Checks the map again.
     pub fn refresh(&self) {
-        self.state().look();
+        self.state().refresh();
     }
 
     /// The process that has the code.
@@ -184,8 +184,8 @@ impl GeneratedCode {
     /// Index of an address's name at a time.
     pub(super) fn naming(&self, address: u64, time_ns: u64) -> u32 {
         let mut state = self.state();
-        if std::mem::replace(&mut state.looked_for_ns, time_ns) != time_ns {
-            state.look();
+        if std::mem::replace(&mut state.names_refreshed_ns, time_ns) != time_ns {
+            state.refresh();
         }
         state.naming(address, time_ns)
     }
@@ -250,7 +250,7 @@ impl State {
     }
 
     /// Reads the new part of the map, or all of the map if it was rewritten.
-    fn look(&mut self) {
+    fn refresh(&mut self) {
         let stamp_of = |open: &Open| open.file.metadata().ok().map(|it| Stamp::of(&it));
         let begin_ns = monotonic_ns();
         let now = self.open.as_ref().and_then(stamp_of);
@@ -266,7 +266,7 @@ impl State {
         if is_changed || self.is_behind {
             self.read(now.changed_ns());
         }
-        self.looked_ns = begin_ns;
+        self.refreshed_ns = begin_ns;
     }
 
     /// Opens the map if none is open, or if another file may be at its path.
@@ -310,7 +310,7 @@ impl State {
         let mut added = AddedLines {
             // Of lines that were there at first, only the last one for an address is known.
             begin: open.first_size,
-            at: Added { from_ns: self.looked_ns, until_ns: changed_ns },
+            at: Added { from_ns: self.refreshed_ns, until_ns: changed_ns },
             replaced: &mut self.replaced,
         };
         let read = self.map.read(&open.file, self.allowance, &mut self.share, &mut added);

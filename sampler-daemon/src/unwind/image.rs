@@ -45,7 +45,7 @@ pub struct Image {
     pid: u32,
     /// Start and version of the image as mapping events reported it; `None` if the mappings were
     /// read from `/proc`.
-    told: Option<(u64, u32)>,
+    from_events: Option<(u64, u32)>,
     /// Whether the mappings may be those of an earlier image. If so, any mappings from `/proc`
     /// replace them.
     is_doubtful: bool,
@@ -95,14 +95,14 @@ impl Image {
 
     /// Applies the events since the last call. Returns false if they report another image.
     pub fn follow(&mut self, past: &PastImage, modules: &mut Modules) -> bool {
-        match self.told {
+        match self.from_events {
             // An image from `/proc` is read from there again when necessary.
             None => true,
             Some((start_ns, _)) if start_ns != past.start_ns => false,
             Some((_, version)) if version == past.version => true,
             Some((start_ns, _)) => {
                 let regions = self.regions.retraced(self.pid, past, modules);
-                self.told = Some((start_ns, past.version));
+                self.from_events = Some((start_ns, past.version));
                 self.replace(regions, modules);
                 true
             }
@@ -112,7 +112,7 @@ impl Image {
     /// Stops using events, because some were lost. The mappings are read from `/proc` again.
     pub fn events_missed(&mut self) {
         // The last events may be among the lost ones.
-        self.is_doubtful |= self.told.take().is_some();
+        self.is_doubtful |= self.from_events.take().is_some();
     }
 
     /// Sets the time at which the following stacks were sampled.
@@ -120,12 +120,17 @@ impl Image {
         self.sample_ns = time_ns;
     }
 
-    fn new(pid: u32, told: Option<(u64, u32)>, regions: Regions, modules: &mut Modules) -> Image {
+    fn new(
+        pid: u32,
+        from_events: Option<(u64, u32)>,
+        regions: Regions,
+        modules: &mut Modules,
+    ) -> Image {
         // Names are read before the perf map is rewritten.
         let jit = regions.has_generated_code().then(|| Jit::of(pid, modules));
         Image {
             pid,
-            told,
+            from_events,
             is_doubtful: false,
             regions,
             view: modules.next_view(),
@@ -391,7 +396,7 @@ impl Image {
 
     /// The refresh of every second.
     fn refresh(&mut self, modules: &mut Modules) {
-        if self.told.is_none() {
+        if self.from_events.is_none() {
             return self.reread(modules);
         }
         // The mappings come from events.

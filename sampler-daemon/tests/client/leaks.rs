@@ -14,13 +14,13 @@ use sampler_daemon::rpc::v1::{self, GetLeaksRequest};
 pub(crate) fn answer(request: &GetLeaksRequest) -> v1::Leaks {
     let sample = Sample::geometric(100_000, Rate::from_interval(512 << 10).unwrap());
     let stratum = Stratum { process: 0, class: class(100_000) as u8 };
-    let blocks = |came: u64, went: u64| {
+    let blocks = |arrived: u64, departed: u64| {
         let mut of = Blocks::default();
-        (0..came).for_each(|_| of.came.add_sample(&sample));
-        (0..went).for_each(|_| of.went.add_sample(&sample));
-        (0..2 * came).for_each(|_| of.allocated.add_sample(sample.bytes()));
-        (0..came).for_each(|age| of.ages.push((age * 1_000_000_000, sample.bytes())));
-        (0..came).for_each(|_| of.row.stratum(stratum).add_live(&sample));
+        (0..arrived).for_each(|_| of.arrived.add_sample(&sample));
+        (0..departed).for_each(|_| of.departed.add_sample(&sample));
+        (0..2 * arrived).for_each(|_| of.allocated.add_sample(sample.bytes()));
+        (0..arrived).for_each(|age| of.ages.push((age * 1_000_000_000, sample.bytes())));
+        (0..arrived).for_each(|_| of.row.stratum(stratum).add_live(&sample));
         of
     };
     let none_grows = request.over_ns == 7_000_000_000;

@@ -18,7 +18,7 @@ fn forecast(daemon: &Daemon) -> Result<Value> {
 }
 
 /// The forecast of a waiting process. The log and the text of `status` must have it, too.
-fn told(pid: u32, arguments: &[&str]) -> Result<(Value, String)> {
+fn forecast_of(pid: u32, arguments: &[&str]) -> Result<(Value, String)> {
     let daemon = Daemon::start(&[pid], arguments)?;
     let forecast = forecast(&daemon)?;
     let text = daemon.sampler(&["status"])?.success("status")?.stdout;
@@ -60,10 +60,10 @@ fn the_cost_forecast_of_a_busy_program_is_right() -> Result<()> {
 fn the_forecast_names_why_a_program_cannot_be_injected() -> Result<()> {
     let program = build::compile("family.c", &["-static"])?;
     let program = Subject::spawn("family.c", &mut Command::new(program))?;
-    let (forecast, line) = told(program.pid(), &[])?;
+    let (forecast, line) = forecast_of(program.pid(), &[])?;
     ensure!(forecast["inject"] == "refused", "{forecast}");
     ensure!(line.contains("--inject cannot be used: its libc is not glibc"), "{line}");
-    let (forecast, line) = told(program.pid(), &["--probe-engine", "perf"])?;
+    let (forecast, line) = forecast_of(program.pid(), &["--probe-engine", "perf"])?;
     ensure!(forecast["inject"] == "refused" && line.contains("perf probes"), "{line}");
     Ok(())
 }

@@ -65,8 +65,8 @@ impl Target {
 
     /// Waits until no probe is left.
     pub(super) fn until_clean(&self, when: &str) -> Result<()> {
-        let look = || Ok((self.probes()? == 0).then_some(()));
-        wait::until(&format!("the probes to go: {when}"), look)
+        let check = || Ok((self.probes()? == 0).then_some(()));
+        wait::until(&format!("the probes to go: {when}"), check)
     }
 }
 

@@ -99,8 +99,8 @@ fn programs_that_keep_their_code_in_place_are_profiled() -> Result<()> {
         let truth = workload.truth()?.total().alloc.bytes;
         let profile = daemon.profile("alloc", &[])?;
         ensure!(profile.row("kept_blocks").alloc_space.sum == truth as f64, "{}", profile.folded());
-        let told = daemon.log().contains("its allocator is in the executable");
-        ensure!(told == arguments.is_empty(), "{}", daemon.log());
+        let is_logged = daemon.log().contains("its allocator is in the executable");
+        ensure!(is_logged == arguments.is_empty(), "{}", daemon.log());
         workload.exit()?;
         daemon.stop()?;
     }

@@ -59,9 +59,9 @@ fn no_allocation_has_two_sources() -> Result<()> {
         workload.go()?;
         let truth = workload.truth()?.total();
         let profile = daemon.profile("alloc", &[])?;
-        let (told, kept) = (profile.row("many_kept"), truth.alloc.bytes as f64);
-        ensure!(told.alloc_space.sum == kept, "{source}: {kept}: {}", profile.folded());
-        ensure!(told.inuse_space.sum == truth.live.bytes as f64, "{source}: {}", profile.folded());
+        let (row, kept) = (profile.row("many_kept"), truth.alloc.bytes as f64);
+        ensure!(row.alloc_space.sum == kept, "{source}: {kept}: {}", profile.folded());
+        ensure!(row.inuse_space.sum == truth.live.bytes as f64, "{source}: {}", profile.folded());
         let sources = profile.json["sources"][0]["sources"].to_string();
         ensure!(sources == format!("[{source:?}]"), "{sources}: {}", daemon.log());
         workload.exit()?;

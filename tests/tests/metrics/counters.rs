@@ -43,8 +43,8 @@ fn page_is_what_status_and_ps_say() -> Result<Result<(), String>> {
     ensure!(page.value("sampler_process_samples_total", &labels)? == samples);
     ensure!(number("sampler_sample_delay_seconds_count")? == samples);
     for (name, count) in status["outcomes"].as_object().context("no outcomes")? {
-        let told = page.value("sampler_outcomes_total", &[("outcome", name)])?;
-        ensure!(Some(told) == count.as_f64(), "{name}: {told} is not {count}");
+        let reported = page.value("sampler_outcomes_total", &[("outcome", name)])?;
+        ensure!(Some(reported) == count.as_f64(), "{name}: {reported} is not {count}");
     }
     ensure!(page.value("sampler_process_interval_bytes", &labels)? == 1.0);
     ensure!(number("sampler_ring_size_bytes")? == status["ring_bytes"].as_f64().unwrap_or(0.0));
@@ -82,10 +82,13 @@ fn page_is_what_status_and_ps_say() -> Result<Result<(), String>> {
         ("high", "probe_cpu_high_seconds_total"),
     ] {
         let said = cost[end].as_f64().context("no cost")? / 1e9;
-        let told = page.value(&format!("sampler_process_{name}"), &labels)?;
+        let reported = page.value(&format!("sampler_process_{name}"), &labels)?;
         let all = number(&format!("sampler_{name}"))?;
-        ensure!(said > 0.0 && (told / said - 1.0).abs() < 1e-9, "{name}: {told} is not {said}");
-        ensure!(told == all, "{name}: {told} of {all}");
+        ensure!(
+            said > 0.0 && (reported / said - 1.0).abs() < 1e-9,
+            "{name}: {reported} is not {said}"
+        );
+        ensure!(reported == all, "{name}: {reported} of {all}");
     }
     Ok(Ok(()))
 }
@@ -124,12 +127,12 @@ fn counters_only_grow() -> Result<()> {
         program.truth()?;
     }
     let mut last = sampled(&served, &pids, |_| 0.0)?;
-    let mut told = [0.0; 3];
+    let mut reported = [0.0; 3];
     for round in 0..6 {
         if round == 3 {
             // Dropping the program kills it.
             drop(programs.pop());
-            told = last_values_of(&served, &last, pids[2])?;
+            reported = last_values_of(&served, &last, pids[2])?;
         }
         let running: Vec<u32> = programs.iter().map(Workload::pid).collect();
         let page = sampled(&served, &running, |pid| of_process(&last, "samples_total", pid) + 5.0)?;
@@ -138,10 +141,10 @@ fn counters_only_grow() -> Result<()> {
     }
     ensure!(last.of("sampler_process_samples_total").count() == 3, "two that run, and other");
     // Counts after the last reading of the exited process's series are in `other`.
-    for (name, told) in COUNTS.into_iter().zip(told) {
-        let each = last.sum(&format!("sampler_process_{name}")) + told;
+    for (name, reported) in COUNTS.into_iter().zip(reported) {
+        let each = last.sum(&format!("sampler_process_{name}")) + reported;
         let all = last.sum(&format!("sampler_{name}"));
-        ensure!(told > 0.0 && each == all, "{name}: {each}, all {all}");
+        ensure!(reported > 0.0 && each == all, "{name}: {each}, all {all}");
     }
     served.daemon.stop()
 }
@@ -170,13 +173,13 @@ fn sampled(served: &Served, pids: &[u32], than: impl Fn(u32) -> f64) -> Result<E
 /// still had the series.
 fn last_values_of(served: &Served, before: &Exposition, pid: u32) -> Result<[f64; 3]> {
     let of = |page: &Exposition| COUNTS.map(|name| of_process(page, name, pid));
-    let mut told = of(before);
+    let mut reported = of(before);
     wait::until("the exit", || {
         let page = served.metrics()?;
         if page.value("sampler_processes", &[("state", "exited")])? == 1.0 {
-            return Ok(Some(told));
+            return Ok(Some(reported));
         }
-        told = of(&page);
+        reported = of(&page);
         Ok(None)
     })
 }

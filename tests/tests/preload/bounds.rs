@@ -103,8 +103,8 @@ fn a_full_table_is_counted() -> Result<()> {
         let probe = probes.iter().find(|of| of["role"] == role);
         probe.and_then(|of| of["hits"]["value"].as_f64()).unwrap_or(0.0)
     };
-    let [told, ended] = ["otel_alloc", "otel_free"].map(hits);
-    ensure!((told / BLOCKS as f64 - 1.0).abs() < 0.05, "{told} told of {BLOCKS}");
+    let [allocated, ended] = ["otel_alloc", "otel_free"].map(hits);
+    ensure!((allocated / BLOCKS as f64 - 1.0).abs() < 0.05, "{allocated} told of {BLOCKS}");
     ensure!((ended / full as f64 - 1.0).abs() < 0.1, "{ended} ended of {full}");
     workload.exit()?;
     daemon.stop()

@@ -20,9 +20,13 @@ fn knows_the_last_phase(daemon: &Daemon, truth: &Truth) -> Result<()> {
     let profile = daemon.profile("alloc", &[])?;
     for (name, is_seen) in [("first", false), ("second", false), ("third", true)] {
         let of = truth.function(name)?;
-        let (told, held) = (profile.row(name).alloc_space.sum, profile.row(name).inuse_space.sum);
+        let (allocated, held) =
+            (profile.row(name).alloc_space.sum, profile.row(name).inuse_space.sum);
         let expected = if is_seen { (of.alloc.bytes, of.live.bytes) } else { (0, 0) };
-        ensure!((told, held) == (expected.0 as f64, expected.1 as f64), "{name}: {told}, {held}");
+        ensure!(
+            (allocated, held) == (expected.0 as f64, expected.1 as f64),
+            "{name}: {allocated}, {held}"
+        );
     }
     Ok(())
 }

@@ -12,18 +12,18 @@ use anyhow::{Context, Result, bail};
 /// Time between two checks of a condition.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Waits until `look` finds something, at most for `deadline`.
+/// Waits until `check` finds something, at most for `deadline`.
 ///
 /// # Errors
-/// If `look` fails, or the time is over. The text names `what`.
+/// If `check` fails, or the time is over. The text names `what`.
 pub(crate) fn wait<T>(
     what: &str,
     deadline: Duration,
-    mut look: impl FnMut() -> Result<Option<T>>,
+    mut check: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let started = Instant::now();
     loop {
-        if let Some(found) = look()? {
+        if let Some(found) = check()? {
             return Ok(found);
         }
         if started.elapsed() > deadline {
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn waiting_ends_with_the_condition_or_with_the_deadline() {
-        let mut looks = 0;
+        let mut checks = 0;
         let found = wait("three", Duration::from_secs(10), || {
-            looks += 1;
-            Ok((looks == 3).then_some(looks))
+            checks += 1;
+            Ok((checks == 3).then_some(checks))
         });
         assert_eq!(found.unwrap(), 3);
         let never = wait::<()>("x", Duration::ZERO, || Ok(None)).unwrap_err().to_string();

@@ -43,8 +43,8 @@ fn grown(of: &Grown, seconds: f64) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("growth".into(), interval(growth));
     object.insert("bytes_per_second".into(), interval(rate));
-    object.insert("came".into(), of.came.into());
-    object.insert("went".into(), of.went.into());
+    object.insert("came".into(), of.arrived.into());
+    object.insert("went".into(), of.departed.into());
     object.insert("held".into(), interval([of.held.value, of.held.low, of.held.high]));
     object.insert("held_samples".into(), of.held.samples.into());
     object.insert("age_ns".into(), json!({ "value": value, "low": low, "high": high }));

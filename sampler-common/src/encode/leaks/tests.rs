@@ -16,12 +16,12 @@ fn leaks(profile: &Profile, counts: &[[u64; 3]]) -> Leaks {
     let sample = Sample::geometric(4096, rate);
     let blocks: Vec<Blocks> = counts
         .iter()
-        .map(|[came, went, passed]| {
+        .map(|[arrived, departed, passed]| {
             let mut of = Blocks::default();
-            (0..*came).for_each(|_| of.came.add_sample(&sample));
-            (0..*went).for_each(|_| of.went.add_sample(&sample));
-            (0..came + passed).for_each(|_| of.allocated.add_sample(sample.bytes()));
-            for index in 0..*came + 3 {
+            (0..*arrived).for_each(|_| of.arrived.add_sample(&sample));
+            (0..*departed).for_each(|_| of.departed.add_sample(&sample));
+            (0..arrived + passed).for_each(|_| of.allocated.add_sample(sample.bytes()));
+            for index in 0..*arrived + 3 {
                 of.row.stratum(STRATUM).add_live(&sample);
                 of.ages.push((index * 1_300_000_000 + 5, sample.bytes()));
             }

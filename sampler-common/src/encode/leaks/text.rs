@@ -75,9 +75,9 @@ pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
 /// The answer: what grows, how fast and since when, or why that is unknown.
 pub fn answer(of: &Leaks) -> String {
     let seconds = of.length_ns() as f64 / 1e9;
-    let [came, went] = [of.total.came, of.total.went];
+    let [arrived, departed] = [of.total.arrived, of.total.departed];
     let Some(leak) = of.stacks.first().filter(|leak| leak.grown.is_growing()) else {
-        return match came + went {
+        return match arrived + departed {
             0 => "Nothing is known to grow: no sampled block came and stayed, and none went. Wait, or sample more (sampler set --interval).".to_owned(),
             few @ 1..MIN_SAMPLES => format!("Too little was seen to say what grows: {few} sampled blocks came and stayed, or went. Wait, or sample more (sampler set --interval)."),
             _ if of.total.growth.low > 0.0 => format!(
@@ -157,7 +157,7 @@ fn missed(of: &Leaks) -> String {
 
 /// The entry of a stack: its growth, the fate of its memory, its call site.
 fn entry(leak: &Leak, index: usize, of: &Leaks, width: usize) -> String {
-    let Grown { growth, came, went, held, .. } = &leak.grown;
+    let Grown { growth, arrived, departed, held, .. } = &leak.grown;
     let seconds = of.length_ns() as f64 / 1e9;
     let mut out = format!(
         "{}. {} ({} … {}), {}, pid {}\n",
@@ -168,8 +168,12 @@ fn entry(leak: &Leak, index: usize, of: &Leaks, width: usize) -> String {
         speed(growth, seconds),
         leak.pid,
     );
-    let went = if *went == 0 { "none went".to_owned() } else { format!("{} went", grouped(*went)) };
-    let samples = format!("samples   {} came and stayed, {went}", grouped(*came));
+    let departed = if *departed == 0 {
+        "none went".to_owned()
+    } else {
+        format!("{} went", grouped(*departed))
+    };
+    let samples = format!("samples   {} came and stayed, {departed}", grouped(*arrived));
     let kept = leak.grown.kept.map(kept);
     let held = format!("holds     {} {}", human_bytes(held.value), plus_minus(held));
     for line in [Some(samples), kept, Some(held), age(&leak.grown)].into_iter().flatten() {

@@ -136,7 +136,7 @@ impl Ledger {
         let key = |of: &ProcessMetrics| (of.pid, of.attached);
         let mut total = Amounts::default();
         processes.iter().for_each(|process| total.add(&Amounts::of(process)));
-        let mut came = total.since(&self.total.0);
+        let mut added = total.since(&self.total.0);
         let mut named = HashMap::new();
         let mut accounts = Vec::new();
         for process in costliest(processes, tariff, most) {
@@ -148,7 +148,7 @@ impl Ledger {
                 None => (Some(Amounts::default()), Shown::default()),
             };
             if let Some(before) = before {
-                came = came.since(&amounts.since(&before));
+                added = added.since(&amounts.since(&before));
             }
             shown.rise(&amounts, tariff);
             shown.is_counted = process.is_counted;
@@ -157,7 +157,7 @@ impl Ledger {
         }
         self.named = named;
         self.known = processes.iter().map(key).collect();
-        self.other.0.add(&came);
+        self.other.0.add(&added);
         self.total.0 = total;
         for (amounts, shown) in [&mut self.other, &mut self.total] {
             shown.rise(amounts, tariff);

@@ -3,7 +3,7 @@ use super::*;
 fn found(code: &[u8]) -> bool {
     {
         let number_of = |target| (target == 0x40_2000).then_some(MREMAP);
-        Search { number_of: &number_of, looks: 0 }.of(code, 0x40_1000).is_some()
+        Search { number_of: &number_of, parts_read: 0 }.of(code, 0x40_1000).is_some()
     }
 }
 
@@ -72,7 +72,7 @@ fn constants_are_followed_through_the_stack() {
 
 #[test]
 fn a_file_that_takes_too_long_is_left_alone() {
-    let mut search = Search { number_of: &|_| None, looks: MAX_LOOKS };
+    let mut search = Search { number_of: &|_| None, parts_read: MAX_PARTS_READ };
     assert_eq!(search.of(&[0x90; 100], 0), None);
     // push 0x32
     assert_eq!(search.of(&[0x90, 0x6a, 0x32], 0), Some(1));

@@ -47,14 +47,14 @@ fn invalid_pids_are_not_found() {
 
 #[test]
 fn a_thread_is_recognized() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (send, receive) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
         let tid = std::fs::read_link("/proc/thread-self").unwrap();
-        tell.send(tid.file_name().unwrap().to_string_lossy().parse().unwrap()).unwrap();
+        send.send(tid.file_name().unwrap().to_string_lossy().parse().unwrap()).unwrap();
         let _ = ended.recv();
     });
-    let tid: u32 = told.recv().unwrap();
+    let tid: u32 = receive.recv().unwrap();
     let error = Process::open(tid).unwrap_err();
     assert!(
         matches!(error, ProcessError::Thread(t, p) if t == tid && p == std::process::id()),

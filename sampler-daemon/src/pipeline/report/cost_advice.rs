@@ -25,8 +25,8 @@ impl Worker {
             return None;
         }
         let frees = self.prices.charge(&cost.work_of(Program::Free))?.range(request.confidence);
-        let is_told = is_worth_noting(&frees, &cost.spent_ns()?, self.duration_ns(of) as f64);
-        is_told.then_some(Note::Frees(frees))
+        let is_noted = is_worth_noting(&frees, &cost.spent_ns()?, self.duration_ns(of) as f64);
+        is_noted.then_some(Note::Frees(frees))
     }
 }
 

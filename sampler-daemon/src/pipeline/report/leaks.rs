@@ -121,8 +121,9 @@ impl Worker {
         let window = window.map_err(|error| error.oldest_ns)?;
         let departed = window.departed().map_err(|cut| cut.whole_since_ns)?;
         let mut stacks = ByStack::default();
-        for (key, went) in departed.iter().filter(|((process, _), _)| chosen.contains(process)) {
-            stacks.entry(*key).or_default().went.add(went);
+        for (key, departed) in departed.iter().filter(|((process, _), _)| chosen.contains(process))
+        {
+            stacks.entry(*key).or_default().departed.add(departed);
         }
         self.add_live(&mut stacks, &window, now_ns, chosen);
         for (key, row) in window.rows() {
@@ -139,7 +140,7 @@ impl Worker {
         for live in held.filter(|live| chosen.contains(&live.process)) {
             let blocks = stacks.entry((live.process, live.stack)).or_default();
             if live.time_ns >= window.start_ns {
-                blocks.came.add_sample(&live.sample);
+                blocks.arrived.add_sample(&live.sample);
             }
             let age_ns = now_ns.saturating_sub(live.time_ns);
             blocks.ages.push((age_ns, live.sample.bytes()));
@@ -153,7 +154,7 @@ impl Worker {
         let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
         for ((process, stack), mut blocks) in stacks {
             blocks.row = rows.remove(&(process, stack)).unwrap_or_default();
-            if blocks.came.samples + blocks.went.samples == 0 {
+            if blocks.arrived.samples + blocks.departed.samples == 0 {
                 raw.others.add(&blocks);
                 continue;
             }

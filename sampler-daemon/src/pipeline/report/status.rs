@@ -287,8 +287,8 @@ impl Worker {
                 "times there was no room for a file's unwind information, of which each process has its share: stacks end there",
             ),
         ];
-        let met = lines.into_iter().filter(|(count, _)| *count > 0);
-        met.map(|(count, what)| format!("{} {what}", units::grouped(count)))
+        let nonzero = lines.into_iter().filter(|(count, _)| *count > 0);
+        nonzero.map(|(count, what)| format!("{} {what}", units::grouped(count)))
     }
 
     fn blind_spots(&self) -> Vec<String> {

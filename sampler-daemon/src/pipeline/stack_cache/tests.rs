@@ -81,17 +81,17 @@ fn costly_and_incomparable_stacks_are_not_cached() {
     let far = Evidence::of_words(&[(SP + 8 * 65536, 1)]);
     let mut lacking = evidence(9);
     lacking.mark_incomplete();
-    let mut told = |evidence: &Evidence, stack_bytes| {
+    let mut sent = |evidence: &Evidence, stack_bytes| {
         let (call, stack) = (call(3, 1), stack(9));
         let of = Unwound { call, bp: 0, evidence, stack_bytes, stack, view: 1 };
         (0..3).for_each(|_| table.0.add_unwound(&of));
         table.0.take_changes(1).len()
     };
     for evidence in [odd, below, far, lacking] {
-        assert_eq!(told(&evidence, STACK_BYTES), 0);
+        assert_eq!(sent(&evidence, STACK_BYTES), 0);
     }
-    assert_eq!(told(&many, least - 1), 0);
-    assert_eq!(told(&many, least), 1);
+    assert_eq!(sent(&many, least - 1), 0);
+    assert_eq!(sent(&many, least), 1);
     assert_eq!(table.0.get(1).map(|known| known.cost_bytes), Some(least));
 }
 
@@ -144,13 +144,13 @@ fn stacks_are_cleared_with_their_view_and_ids_later() {
 #[test]
 fn at_its_bound_the_cache_accepts_no_stack() {
     let mut table = Table::new();
-    let mut told = 0;
+    let mut sent = 0;
     for generation in 1..20_000 {
-        told += table.add_unwound(call(3, generation), 9, STACK_BYTES).len();
-        told += table.add_unwound(call(3, generation), 9, STACK_BYTES).len();
+        sent += table.add_unwound(call(3, generation), 9, STACK_BYTES).len();
+        sent += table.add_unwound(call(3, generation), 9, STACK_BYTES).len();
         assert!(table.0.known.len() <= MAX_HELD);
     }
-    assert!(told >= MAX_HELD);
+    assert!(sent >= MAX_HELD);
     table.0.forget_gone(u64::MAX);
     assert_eq!(table.0.known.len(), table.0.len().0);
 }

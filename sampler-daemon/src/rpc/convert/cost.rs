@@ -50,16 +50,16 @@ pub fn from_wire(of: v1::Cost) -> Result<Report, String> {
 /// The protocol's form of prices.
 pub(in crate::rpc) fn prices(of: &PricesReport) -> v1::Prices {
     let Tariff { returned, sampled, ended, .. } = of.tariff;
-    let told = |price: Measured| measured(of.tariff.at_any_speed(price));
+    let mean = |price: Measured| measured(of.tariff.at_any_speed(price));
     v1::Prices {
         hits: hits(&of.tariff),
-        returned_ns: returned.map(told),
-        sampled_ns: sampled.map(|line| told(line.of(1.0, 0.0))),
-        stack_kib_ns: sampled.map(|line| told(line.of(0.0, 1.0))),
-        ended_ns: ended.map(told),
+        returned_ns: returned.map(mean),
+        sampled_ns: sampled.map(|line| mean(line.of(1.0, 0.0))),
+        stack_kib_ns: sampled.map(|line| mean(line.of(0.0, 1.0))),
+        ended_ns: ended.map(mean),
         taken_ns: of.taken.as_nanos() as u64,
         why: of.why.clone(),
-        disturbed_ns: of.tariff.disturbed.map(told),
+        disturbed_ns: of.tariff.disturbed.map(mean),
     }
 }
 

@@ -37,8 +37,8 @@ fn to_wire(of: &Grown) -> v1::Grown {
     let interval = |value, low, high| Some(v1::Interval { value, low, high });
     v1::Grown {
         growth: interval(of.growth.value, of.growth.low, of.growth.high),
-        came: of.came,
-        went: of.went,
+        arrived: of.arrived,
+        departed: of.departed,
         held: interval(of.held.value, of.held.low, of.held.high),
         held_samples: of.held.samples,
         age: Some(v1::Median { value_ns: of.age.value, low_ns: of.age.low, high_ns: of.age.high }),
@@ -86,8 +86,8 @@ fn from_wire(of: Option<v1::Grown>, confidence: Confidence) -> Result<Grown, Str
     }
     Ok(Grown {
         growth,
-        came: of.came,
-        went: of.went,
+        arrived: of.arrived,
+        departed: of.departed,
         held: Estimate { value, low, high, confidence, samples, method },
         age: Median {
             value: checked(age.value_ns)?,

@@ -146,7 +146,7 @@ impl Steps<'_> {
     }
 }
 
-fn told(oracle: &mut Oracle, base: u64, call: &Call) {
+fn apply(oracle: &mut Oracle, base: u64, call: &Call) {
     match *call {
         Call::Map { at, pages, origin } => oracle.map(base + at, pages, origin),
         Call::Unmap { at, pages } => {
@@ -192,7 +192,7 @@ proptest! {
             order.into_iter().for_each(|(thread, ends)| step(thread, ends));
             for thread in 0..2 {
                 if let Some(call) = &calls[thread] {
-                    told(&mut oracle, bases[thread], call);
+                    apply(&mut oracle, bases[thread], call);
                 }
             }
             // The order of pieces may differ where calls overlap, so only sums are compared.

@@ -38,9 +38,9 @@ impl Departed {
     /// Removes blocks that were allocated at `start_ns` or later. The other keys get the present
     /// start of the slot of their allocation.
     pub(super) fn coarsen(&mut self, start_ns: u64, slot_of: impl Fn(u64) -> u64) {
-        for ((process, stack, came_ns), blocks) in std::mem::take(&mut self.cells) {
-            if came_ns < start_ns {
-                self.add((process, stack, slot_of(came_ns)), &blocks);
+        for ((process, stack, arrived_ns), blocks) in std::mem::take(&mut self.cells) {
+            if arrived_ns < start_ns {
+                self.add((process, stack, slot_of(arrived_ns)), &blocks);
             }
         }
     }
@@ -51,9 +51,9 @@ impl Departed {
         let moved = |process: ProcessId, stack: StackId| moves.stack(process, stack);
         let cells =
             self.cells.extract_if(|(process, stack, _), _| moved(*process, *stack).is_some());
-        for ((process, stack, came_ns), blocks) in cells.collect::<Vec<_>>() {
+        for ((process, stack, arrived_ns), blocks) in cells.collect::<Vec<_>>() {
             let Some((process, stack)) = moved(process, stack) else { continue };
-            self.add((process, stack, came_ns), &blocks);
+            self.add((process, stack, arrived_ns), &blocks);
         }
         before - self.cells.len()
     }
@@ -84,7 +84,7 @@ impl Departed {
         &self,
         start_ns: u64,
     ) -> impl Iterator<Item = ((ProcessId, StackId), &Turnover)> {
-        let cells = self.cells.iter().filter(move |((_, _, came_ns), _)| *came_ns < start_ns);
+        let cells = self.cells.iter().filter(move |((_, _, arrived_ns), _)| *arrived_ns < start_ns);
         cells.map(|((process, stack, _), blocks)| ((*process, *stack), blocks))
     }
 }

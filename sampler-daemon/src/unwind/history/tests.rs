@@ -184,12 +184,12 @@ fn an_exited_process_is_resolved_by_its_history() {
         history.mapped(2, GONE, mapping.clone());
     }
     let mut modules = Modules::default();
-    let mut told = Image::of_past(GONE, history.at(GONE, 3).unwrap(), &mut modules);
+    let mut image = Image::of_past(GONE, history.at(GONE, 3).unwrap(), &mut modules);
     let mut shown = Image::open(own, &mut modules).unwrap();
     let mut known = 0;
     for mapping in executable {
         let address = mapping.start + 16;
-        let frame = told.resolve(&mut modules, address);
+        let frame = image.resolve(&mut modules, address);
         assert_eq!(frame, shown.resolve(&mut modules, address), "{mapping:?}");
         known += usize::from(!matches!(modules.get(frame.module).kind, ModuleKind::Unknown));
     }

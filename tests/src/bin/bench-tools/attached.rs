@@ -32,7 +32,7 @@ pub(crate) struct Samples {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Windows {
     /// Number of windows.
-    pub(crate) met: f64,
+    pub(crate) count: f64,
     /// Bytes allocated, and the ends of their 95 % interval. Infinite ends: no interval.
     pub(crate) value: f64,
     pub(crate) low: f64,
@@ -46,7 +46,7 @@ impl Windows {
     /// Reads the windows of a profile as json; `None` without windows.
     fn of(profile: &Value) -> Option<Windows> {
         let clusters = profile["reference"]["clusters"].get(0)?;
-        let met = clusters["windows"].as_f64()?;
+        let count = clusters["windows"].as_f64()?;
         let space = &profile["totals"]["alloc_space"];
         let (value, low) = (space["value"].as_f64()?, space["low"].as_f64()?);
         let high = space["high"].as_f64().unwrap_or(f64::INFINITY);
@@ -60,7 +60,7 @@ impl Windows {
             .filter_map(moments)
             .fold((0.0, 0.0), |(sum, squares), (more, variance)| (sum + more, squares + variance));
         let effective = if squares > 0.0 { sum * sum / squares } else { 0.0 };
-        Some(Windows { met, value, low, high, effective })
+        Some(Windows { count, value, low, high, effective })
     }
 }
 

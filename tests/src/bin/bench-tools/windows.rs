@@ -115,7 +115,7 @@ fn bytes_of_a_round(workload: Workload, templates: u32, scratch: &Scratch) -> Re
 fn cells(of: &Windowed) -> [String; 6] {
     let Windowed { slowdown, own, windows, truth, .. } = of;
     let [below, above] = [windows.low, windows.high].map(|end| 100.0 * (end / windows.value - 1.0));
-    let width = match (windows.met >= 8.0, above.is_finite()) {
+    let width = match (windows.count >= 8.0, above.is_finite()) {
         (false, _) => "none".to_owned(),
         (true, true) => format!("{below:.0} … {above:+.0} %"),
         (true, false) => format!("{below:.0} % … open"),
@@ -124,7 +124,7 @@ fn cells(of: &Windowed) -> [String; 6] {
     [
         slowdown_text(*slowdown),
         format!("{:.1} %", 100.0 * own),
-        format!("{:.0}", windows.met),
+        format!("{:.0}", windows.count),
         format!("{:.0}", windows.effective),
         width,
         format!("{off:+.0} %{}", if of.is_covered() { "" } else { ", outside" }),
@@ -158,11 +158,11 @@ pub(crate) fn text(all: &[Windowed]) -> String {
 /// As JSON: a list of programs.
 pub(crate) fn json(all: &[Windowed]) -> Value {
     let one = |of: &Windowed| {
-        let Windows { met, value, low, high, effective } = of.windows;
+        let Windows { count, value, low, high, effective } = of.windows;
         json!({
             "workload": of.workload.name(), "slowdown": of.slowdown.0,
             "slowdown_error": of.slowdown.1, "cpu_s": of.cpu_s, "own_cpu": of.own,
-            "windows": met, "effective_samples": effective, "bytes": value, "low": low,
+            "windows": count, "effective_samples": effective, "bytes": value, "low": low,
             "high": high, "truth": of.truth,
             "covered": of.is_covered(), "met": of.is_met(),
         })

@@ -26,7 +26,7 @@ pub(super) struct Entry {
     /// Mean bytes between samples; 0 for a group.
     pub(super) interval: u64,
     /// The time at which the process, or the newest process of the group, appeared.
-    pub(super) came: u64,
+    pub(super) arrived: u64,
     /// Share of the CPU time that was spent in probes.
     pub(super) share: Option<f64>,
 }
@@ -46,7 +46,7 @@ impl Entry {
             rss: of.memory.map(|memory| memory.rss_bytes),
             samples: of.samples,
             interval: of.interval_bytes,
-            came: of.attached_unix_ns,
+            arrived: of.attached_unix_ns,
             share: share(of.cost.as_ref()),
         }
     }
@@ -62,7 +62,7 @@ impl Entry {
             rss: of.memory.map(|memory| memory.rss_bytes),
             samples: of.samples,
             interval: 0,
-            came: of.newest_unix_ns,
+            arrived: of.newest_unix_ns,
             share: share(of.cost.as_ref()),
         }
     }
@@ -107,7 +107,7 @@ pub(super) fn sorted(entries: impl Iterator<Item = Entry>, by: Sort) -> Vec<Entr
         Sort::Allocated => {}
         Sort::Rss => entries.sort_by_key(|of| Reverse(of.rss)),
         Sort::Samples => entries.sort_by_key(|of| Reverse(of.samples)),
-        Sort::Newest => entries.sort_by_key(|of| Reverse(of.came)),
+        Sort::Newest => entries.sort_by_key(|of| Reverse(of.arrived)),
         Sort::Name => entries.sort_by(|a, b| (&a.name, a.number).cmp(&(&b.name, b.number))),
     }
     entries

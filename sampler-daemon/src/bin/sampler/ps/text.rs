@@ -123,7 +123,7 @@ mod tests {
             rss: Some(u64::MAX),
             samples: u64::MAX,
             interval: 1 << 32,
-            came: 0,
+            arrived: 0,
             share: Some(0.123),
         }
     }

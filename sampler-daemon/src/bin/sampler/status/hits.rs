@@ -8,7 +8,7 @@ use sampler_daemon::rpc::v1::{Count, Probe};
 #[derive(Default)]
 pub(super) struct Hits<'a> {
     /// The probes whose count was shown.
-    told: Vec<&'a Probe>,
+    shown: Vec<&'a Probe>,
 }
 
 impl<'a> Hits<'a> {
@@ -17,10 +17,10 @@ impl<'a> Hits<'a> {
     pub(super) fn of(&mut self, probe: &'a Probe) -> String {
         let Some(count) = &probe.hits else { return String::new() };
         let counted = |of: &'a Probe| (&of.role, of.emulated, &of.pids);
-        if let Some(first) = self.told.iter().find(|told| counted(told) == counted(probe)) {
+        if let Some(first) = self.shown.iter().find(|first| counted(first) == counted(probe)) {
             return format!("with {}", shown(symbol(first)));
         }
-        self.told.push(probe);
+        self.shown.push(probe);
         text(count)
     }
 }
@@ -70,8 +70,8 @@ mod tests {
             probe("realloc", "realloc", 1e9, 1.0),
         ];
         let mut hits = Hits::default();
-        let told: Vec<_> = probes.iter().map(|probe| hits.of(probe)).collect();
-        assert_eq!(told, ["8,191", "with malloc", "3.00M ±1.8%", "0", "1.00G ±0.1%"]);
+        let texts: Vec<_> = probes.iter().map(|probe| hits.of(probe)).collect();
+        assert_eq!(texts, ["8,191", "with malloc", "3.00M ±1.8%", "0", "1.00G ±0.1%"]);
         let none = Probe::default();
         assert_eq!(hits.of(&none), "");
         let emulated = Probe { emulated: true, ..probe("malloc", "my_malloc", 7.0, 0.0) };

@@ -68,7 +68,7 @@ impl Asker {
         loop {
             let start = Instant::now();
             let mut requested = self.questions.borrow_and_update().process.clone();
-            let answer = self.look(&mut client).await;
+            let answer = self.snapshot(&mut client).await;
             if let Some(error) = self.send(answer, None).await? {
                 return Ok(error);
             }
@@ -132,7 +132,7 @@ impl Asker {
     }
 
     /// Asks for the snapshot of all processes.
-    async fn look(&self, client: &mut Client) -> Result<Answer, Failure> {
+    async fn snapshot(&self, client: &mut Client) -> Result<Answer, Failure> {
         let list = ListProcessesRequest {
             selector: Some(self.selector.clone()).filter(|of| *of != ProcessSelector::default()),
             group_by: String::new(),
@@ -150,9 +150,9 @@ impl Asker {
             ..GetProfileRequest::default()
         };
         let profile = self.answered(client, request).await?;
-        let look = Snapshot::of(status.into_inner(), list.into_inner(), &profile);
-        let look = connect::check(&self.address, look).map_err(Failure::Lost)?;
-        Ok(Answer::Snapshot(Box::new(look)))
+        let snapshot = Snapshot::of(status.into_inner(), list.into_inner(), &profile);
+        let snapshot = connect::check(&self.address, snapshot).map_err(Failure::Lost)?;
+        Ok(Answer::Snapshot(Box::new(snapshot)))
     }
 
     fn without_pids(&self) -> Option<ProcessSelector> {

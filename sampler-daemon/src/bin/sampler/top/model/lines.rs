@@ -42,7 +42,7 @@ impl Model {
     }
 
     pub(in crate::top) fn processes(&self) -> &[Process] {
-        self.look.as_ref().map_or(&[], |look| &look.processes)
+        self.snapshot.as_ref().map_or(&[], |snapshot| &snapshot.processes)
     }
 
     /// Returns the open stack as lines.

@@ -85,7 +85,7 @@ pub(super) struct Model {
     pub(super) size: (u16, u16),
     /// Time since the start.
     pub(super) now: Duration,
-    pub(super) look: Option<Snapshot>,
+    pub(super) snapshot: Option<Snapshot>,
     pub(super) rates: Rates,
     pub(super) detail: Option<Detail>,
     /// A refused request, and why it was refused.
@@ -111,7 +111,7 @@ impl Model {
         Model {
             size,
             now: Duration::ZERO,
-            look: None,
+            snapshot: None,
             rates: Rates::default(),
             detail: None,
             refused: None,
@@ -185,11 +185,11 @@ impl Model {
                 let since = self.lost.take().map_or(self.now, |(since, _)| since);
                 self.lost = Some((since, why));
             }
-            Answer::Snapshot(look) => {
+            Answer::Snapshot(snapshot) => {
                 self.lost = None;
                 if !self.frozen {
-                    self.rates.look(self.look.as_ref(), &look);
-                    self.look = Some(*look);
+                    self.rates.update(self.snapshot.as_ref(), &snapshot);
+                    self.snapshot = Some(*snapshot);
                 }
             }
             Answer::Detail(detail) => {

@@ -47,7 +47,7 @@ impl Rates {
     }
 
     /// Updates the rates from the snapshot `before` to the snapshot `now`.
-    pub(super) fn look(&mut self, before: Option<&Snapshot>, now: &Snapshot) {
+    pub(super) fn update(&mut self, before: Option<&Snapshot>, now: &Snapshot) {
         // A different samplerd counts from its own start.
         let before =
             before.filter(|of| of.daemon.pid == now.daemon.pid && of.time_ns < now.time_ns);

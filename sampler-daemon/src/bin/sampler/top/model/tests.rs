@@ -49,7 +49,7 @@ pub(in crate::top) fn process(pid: u32, name: &str, mebibytes: u64) -> Process {
 }
 
 /// A snapshot of `processes`, `seconds` after the start.
-pub(in crate::top) fn look(seconds: u64, processes: Vec<Process>) -> Answer {
+pub(in crate::top) fn snapshot(seconds: u64, processes: Vec<Process>) -> Answer {
     let all = processes.iter().filter_map(|of| of.exact);
     let exact = all.fold(Exact::default(), |sum, of| Exact {
         alloc_objects: sum.alloc_objects + of.alloc_objects,
@@ -161,7 +161,7 @@ pub(in crate::top) fn typed(model: &mut Model, text: &str) {
 pub(in crate::top) fn three() -> Model {
     let mut model = Model::new(Kind::Alloc, (80, 24));
     for (time, more) in [(1, 0), (2, 10)] {
-        model.answered(look(
+        model.answered(snapshot(
             time,
             vec![
                 process(PID, "kvstore", 100 + more),
@@ -195,7 +195,10 @@ fn rates_are_differences_of_the_counts() {
 fn rates_of_a_new_process_count_all_its_bytes() {
     let mut model = three();
     let with = |more: Vec<Process>| {
-        look(4, [vec![process(PID, "kvstore", 110), process(17, "postgres", 70)], more].concat())
+        snapshot(
+            4,
+            [vec![process(PID, "kvstore", 110), process(17, "postgres", 70)], more].concat(),
+        )
     };
     model.answered(with(vec![process(5, "new", 8)]));
     assert_eq!(model.rates.of(5).unwrap().rate.unwrap().bytes, f64::from(4 << 20));
@@ -222,7 +225,7 @@ fn the_marked_process_stays_marked_when_sorted() {
     assert_eq!(marked(&model), Some(Item::Process(PID)));
     press(&mut model, &[KeyCode::Char('l')]);
     assert_eq!(pids(&model), [4200, PID, 17], "what is held most comes first");
-    model.answered(look(3, vec![process(PID, "kvstore", 5000), process(9, "new", 1)]));
+    model.answered(snapshot(3, vec![process(PID, "kvstore", 5000), process(9, "new", 1)]));
     assert_eq!((pids(&model), marked(&model)), (vec![PID, 9], Some(Item::Process(PID))));
     press(&mut model, &[KeyCode::End, KeyCode::PageDown]);
     assert_eq!(marked(&model), Some(Item::Process(9)));
@@ -311,7 +314,7 @@ fn pages_open_from_process_to_stack_and_back() {
 fn a_frozen_screen_does_not_change() {
     let mut model = three();
     press(&mut model, &[KeyCode::Char(' ')]);
-    model.answered(look(9, vec![]));
+    model.answered(snapshot(9, vec![]));
     assert_eq!((model.question().frozen, pids(&model).len()), (true, 3));
     // An answer that was missing when the screen was frozen is still shown, once.
     press(&mut model, &[KeyCode::Enter]);
@@ -324,7 +327,7 @@ fn a_frozen_screen_does_not_change() {
     model.answered(Answer::Detail(empty));
     assert_eq!(model.lines().len(), functions);
     press(&mut model, &[KeyCode::Char('z')]);
-    model.answered(look(10, vec![]));
+    model.answered(snapshot(10, vec![]));
     assert!(model.processes().is_empty());
 }
 
@@ -337,7 +340,7 @@ fn the_last_numbers_stay_while_the_daemon_is_gone() {
     model.answered(Answer::Lost("b".into()));
     assert_eq!(model.lost, Some((Duration::from_secs(5), "b".into())));
     assert_eq!(pids(&model).len(), 3, "the last numbers stay");
-    model.answered(look(3, vec![process(1, "x", 1)]));
+    model.answered(snapshot(3, vec![process(1, "x", 1)]));
     assert_eq!(model.lost, None);
 }
 

@@ -120,7 +120,7 @@ fn nothing(model: &Model) -> String {
         return format!("nothing has \"{}\" in it (F4 or \\ to change that)", page.filter);
     }
     match (&page.list, &model.opened) {
-        (List::Processes, _) if model.look.is_none() => "asking samplerd …".to_owned(),
+        (List::Processes, _) if model.snapshot.is_none() => "asking samplerd …".to_owned(),
         (List::Processes, _) => "no process is profiled (samplerd --pid PID, or --all)".to_owned(),
         (_, Some(_)) if model.detail().is_none() => {
             let waited = human_duration(model.now.saturating_sub(model.requested_at));

@@ -23,8 +23,10 @@ const HISTORY: (usize, usize) = (8, 24);
 
 pub(super) fn draw(model: &Model, theme: Theme, buffer: &mut Buffer) {
     let width = usize::from(buffer.area.width);
-    let lines = match &model.look {
-        Some(look) => [daemon(model, look), totals(model, look, width, theme), cost(look, theme)],
+    let lines = match &model.snapshot {
+        Some(snapshot) => {
+            [daemon(model, snapshot), totals(model, snapshot, width, theme), cost(snapshot, theme)]
+        }
         None => [vec![Span::raw("asking samplerd …")], vec![], vec![]],
     };
     for (line, spans) in (0..).zip(lines) {
@@ -44,15 +46,15 @@ pub(super) fn draw(model: &Model, theme: Theme, buffer: &mut Buffer) {
     put(buffer, 3, title(model, theme));
 }
 
-fn daemon(model: &Model, look: &Snapshot) -> Vec<Span<'static>> {
-    let of = &look.daemon;
-    let running = look.processes.len();
-    let exited = match look.exited {
+fn daemon(model: &Model, snapshot: &Snapshot) -> Vec<Span<'static>> {
+    let of = &snapshot.daemon;
+    let running = snapshot.processes.len();
+    let exited = match snapshot.exited {
         0 => String::new(),
         exited => format!(", {} exited", grouped(exited)),
     };
     let processes = if running == 1 { "process" } else { "processes" };
-    let interval = match look.interval_bytes {
+    let interval = match snapshot.interval_bytes {
         0 => String::new(),
         bytes => format!(", one sample per {}", short_bytes(bytes)),
     };
@@ -65,7 +67,7 @@ fn daemon(model: &Model, look: &Snapshot) -> Vec<Span<'static>> {
     ))]
 }
 
-fn totals(model: &Model, look: &Snapshot, width: usize, theme: Theme) -> Vec<Span<'static>> {
+fn totals(model: &Model, snapshot: &Snapshot, width: usize, theme: Theme) -> Vec<Span<'static>> {
     let bars = if width >= 120 { HISTORY.1 } else { HISTORY.0 };
     let mut spans = vec![Span::styled("allocated ", theme.dim())];
     match model.rates.all.rate {
@@ -77,7 +79,7 @@ fn totals(model: &Model, look: &Snapshot, width: usize, theme: Theme) -> Vec<Spa
     }
     spans.push(Span::styled(model.rates.all.allocated.bars(bars), theme.history()));
     spans.push(Span::styled("  held ", theme.dim()));
-    match &look.held {
+    match &snapshot.held {
         Some(held) => {
             let bytes = with_error(human_bytes(held.bytes.value), &held.bytes);
             let objects = with_error(human_count(held.objects.value), &held.objects);
@@ -95,9 +97,9 @@ fn with_error(number: String, of: &Estimate) -> String {
     format!("{number} {}", error(of)).trim_end().to_owned()
 }
 
-fn cost(look: &Snapshot, theme: Theme) -> Vec<Span<'static>> {
+fn cost(snapshot: &Snapshot, theme: Theme) -> Vec<Span<'static>> {
     let mut spans = vec![Span::styled("overhead ", theme.dim())];
-    let report = look.cost.as_ref();
+    let report = snapshot.cost.as_ref();
     let text = match report.and_then(|of| Some((of.share()?, of.spent_ns?))) {
         Some((share, spent)) => format!(
             "{}{} of CPU time since attach ({})",
@@ -112,11 +114,11 @@ fn cost(look: &Snapshot, theme: Theme) -> Vec<Span<'static>> {
     };
     spans.push(Span::raw(text));
     spans.push(Span::styled("  lost ", theme.dim()));
-    if look.lost.is_empty() {
+    if snapshot.lost.is_empty() {
         spans.push(Span::raw("nothing"));
         return spans;
     }
-    let lost = look.lost.iter().map(|of| {
+    let lost = snapshot.lost.iter().map(|of| {
         let bytes = of.alloc_space.map(|of| of.estimate);
         let bytes = bytes.map(|of| format!(" ({} {})", human_bytes(of.value), error(&of)));
         format!("{} {}{}", shown(&of.outcome), grouped(of.samples), bytes.unwrap_or_default())

@@ -1,7 +1,7 @@
 //! The drawn screens, character by character.
 
 use super::*;
-use crate::top::model::tests::{PID, detail, look, press, process, three, typed};
+use crate::top::model::tests::{PID, detail, press, process, snapshot, three, typed};
 use crate::top::model::{Answer, Model};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -78,14 +78,14 @@ fn a_stack_is_shown_in_full() {
 #[test]
 fn hostile_names_do_not_control_the_terminal() {
     let hostile = "a\u{1b}[31m\r\n\u{9b}2J\u{202e}漢字🦀e\u{301}".repeat(20);
-    let Answer::Snapshot(mut hostile_look) = look(3, vec![process(1, &hostile, 1)]) else {
+    let Answer::Snapshot(mut hostile_snapshot) = snapshot(3, vec![process(1, &hostile, 1)]) else {
         unreachable!()
     };
-    hostile_look.daemon.version = hostile.clone();
-    hostile_look.lost[0].outcome = hostile.clone();
+    hostile_snapshot.daemon.version = hostile.clone();
+    hostile_snapshot.lost[0].outcome = hostile.clone();
     let mut models = vec![Model::new(Kind::Live, (0, 0)), three(), opened()];
     let mut model = three();
-    model.answered(Answer::Snapshot(hostile_look));
+    model.answered(Answer::Snapshot(hostile_snapshot));
     models.push(model);
     let mut model = three();
     model.answered(Answer::Lost(hostile.clone()));
@@ -137,7 +137,7 @@ fn lost_daemons_and_empty_lists_are_named() {
     assert!(lost.contains("kvstore"), "the last numbers stay\n{lost}");
     let mut none = Model::new(Kind::Alloc, (80, 24));
     assert!(screen(&mut none, (80, 24)).contains("asking samplerd"));
-    none.answered(look(1, vec![]));
+    none.answered(snapshot(1, vec![]));
     assert!(screen(&mut none, (80, 24)).contains("no process is profiled"));
     press(&mut none, &[KeyCode::Char(' ')]);
     assert!(screen(&mut none, (80, 24)).lines().next().unwrap().ends_with(" FROZEN"));

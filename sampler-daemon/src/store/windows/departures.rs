@@ -23,9 +23,9 @@ pub struct CutShort {
 
 impl Windows {
     /// Adds a block that was freed at `time_ns`.
-    pub fn went(&mut self, live: &LiveSample, time_ns: u64) {
-        let came_ns = self.start_of(live.time_ns);
-        if self.slot_at(time_ns).is_none_or(|slot| slot.start_ns <= came_ns) {
+    pub fn add_departed(&mut self, live: &LiveSample, time_ns: u64) {
+        let arrived_ns = self.start_of(live.time_ns);
+        if self.slot_at(time_ns).is_none_or(|slot| slot.start_ns <= arrived_ns) {
             return;
         }
         if self.departed >= self.departed_bound {
@@ -34,7 +34,7 @@ impl Windows {
         let mut blocks = Turnover::default();
         blocks.add_sample(&live.sample);
         let Some(slot) = self.slot_at(time_ns) else { return };
-        let new = slot.departed.add((live.process, live.stack, came_ns), &blocks);
+        let new = slot.departed.add((live.process, live.stack, arrived_ns), &blocks);
         self.departed += usize::from(new);
     }
 
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    fn went(windows: &Windows, since: u64, now: u64) -> u64 {
+    fn departed(windows: &Windows, since: u64, now: u64) -> u64 {
         let window = windows.between(since * SECOND, now * SECOND, now * SECOND).unwrap();
         window.departed().unwrap().values().map(|of| of.samples).sum()
     }
@@ -128,12 +128,12 @@ mod tests {
         // Allocated at 0.5, 10.5, 11.5 and 11.6 s; freed at 11.7 s.
         pass(&mut windows, 11 * SECOND + 1);
         for tenths in [5, 105, 115, 116] {
-            windows.went(&live(StackId::LOST, tenths * SECOND / 10), 117 * SECOND / 10);
+            windows.add_departed(&live(StackId::LOST, tenths * SECOND / 10), 117 * SECOND / 10);
         }
         pass(&mut windows, 20 * SECOND);
         assert_eq!(windows.departed().0, 2, "what came and went in a slot is nobody's");
-        assert_eq!([11, 10, 5, 1, 0].map(|since| went(&windows, since, 20)), [2, 1, 1, 1, 0]);
-        assert_eq!(went(&windows, 12, 20), 0);
+        assert_eq!([11, 10, 5, 1, 0].map(|since| departed(&windows, since, 20)), [2, 1, 1, 1, 0]);
+        assert_eq!(departed(&windows, 12, 20), 0);
     }
 
     /// One block in each of 3,000 s, held for 70 s: at any border 70 blocks are held.
@@ -143,8 +143,9 @@ mod tests {
         for second in 0..3000 {
             pass(&mut windows, second * SECOND);
             if second >= 70 {
-                let came = (second - 70) * SECOND + SECOND / 2;
-                windows.went(&live(StackId::LOST, came), second * SECOND + SECOND / 2);
+                let arrived_ns = (second - 70) * SECOND + SECOND / 2;
+                windows
+                    .add_departed(&live(StackId::LOST, arrived_ns), second * SECOND + SECOND / 2);
             }
         }
         for since in [2990, 2500, 1200, 600] {
@@ -164,7 +165,7 @@ mod tests {
         windows.departed_bound = 8;
         for second in 1..=12 {
             pass(&mut windows, second * SECOND);
-            windows.went(&live(StackId::LOST, 0), second * SECOND + 1);
+            windows.add_departed(&live(StackId::LOST, 0), second * SECOND + 1);
         }
         assert_eq!(windows.departed().0, 8);
         let window = |since| windows.between(since * SECOND, u64::MAX, 13 * SECOND).unwrap();
@@ -174,8 +175,8 @@ mod tests {
         assert!(windows.is_empty());
         let mut alone = Windows::new(0);
         (alone.departed_bound, alone.open.start_ns) = (1, SECOND);
-        alone.went(&live(StackId::LOST, 0), SECOND);
-        alone.went(&live(StackId::TABLE_FULL, 0), SECOND);
+        alone.add_departed(&live(StackId::LOST, 0), SECOND);
+        alone.add_departed(&live(StackId::TABLE_FULL, 0), SECOND);
         let window = alone.between(SECOND, u64::MAX, 2 * SECOND).unwrap();
         assert_eq!(window.departed(), Err(CutShort { whole_since_ns: 2 * SECOND }));
     }
