@@ -105,32 +105,33 @@ pub const MAX_CACHED_STACKS: u32 = 4096;
 
 /// Maximum number of words that are compared for a known stack. A stack that depends on more words
 /// is copied each time.
-pub const KNOWN_WORDS: usize = 128;
+pub const MAX_CACHED_WORDS: usize = 128;
 
 /// Maximum number of stretches of a known stack that are read to compare its words.
-pub const KNOWN_SPANS: usize = 16;
+pub const MAX_CACHED_SPANS: usize = 16;
 
 /// Maximum number of words of one stretch.
-pub const KNOWN_SPAN_WORDS: usize = 255;
+pub const CACHED_SPAN_WORDS: usize = 255;
 
 /// Maximum number of words of all stretches of a stack.
-pub const KNOWN_READ_WORDS: usize = 2048;
+pub const CACHE_READ_WORDS: usize = 2048;
 
 /// Bytes of stack that can be copied in the time that it takes to begin a stretch.
-pub const KNOWN_SPAN_BYTES: u64 = 144;
+pub const CACHED_SPAN_BYTES: u64 = 144;
 
 /// Bytes of stack that can be copied in the time that it takes to read one more word of a stretch.
-pub const KNOWN_READ_BYTES: u64 = 4;
+pub const CACHE_READ_BYTES: u64 = 4;
 
 /// Bytes of stack that can be copied in the time that it takes to compare a word that was read.
-pub const KNOWN_WORD_BYTES: u64 = 12;
+pub const CACHED_WORD_BYTES: u64 = 12;
 
 /// Bytes of stack that can be copied in the time of a copy's fixed cost: the check for hijacked
 /// returns, and fresh cache lines of the ring.
-pub const KNOWN_COPY_BYTES: u64 = 1024;
+pub const CACHE_COPY_BYTES: u64 = 1024;
 
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
-// A compared word may be as far away as the largest copy reaches, in words, see `wire::KnownStack`.
+// A compared word may be as far away as the largest copy reaches, in words, see
+// `wire::CachedStack`.
 const _: () = assert!(SNAPSHOT_TIERS[4] / 8 <= u16::MAX as usize);
 // Most samples that the library can send in 2^30 ns: the time, what its token bucket holds, and 33
 // halvings of its rate.

@@ -35,7 +35,7 @@ pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 pub use shape::{MAX_ARGUMENTS, NONE, Shape};
 pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};
 pub use stack_cache::{
-    KNOWN_SETS, KNOWN_WAYS, KnownCall, KnownScratch, KnownSpan, KnownStack, known_set, known_tag,
+    CACHE_SETS, CACHE_WAYS, CacheScratch, CachedCall, CachedSpan, CachedStack, cache_set, cache_tag,
 };
 pub use windows::{Gate, PROBE_ADDRESSES, RETURN_SHADOW_NS, TRAP_SHADOW_BYTES, WindowState};
 

@@ -7,8 +7,8 @@ use sampler_common::limits::{
     MAX_TARGETS,
 };
 use sampler_common::wire::{
-    self, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KNOWN_SETS, KNOWN_WAYS, KernelState,
-    KnownScratch, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
+    self, CACHE_SETS, CACHE_WAYS, CacheScratch, CachedStack, FILTER_FRONT_COUNTERS, FILTER_LINE,
+    HITS_PER_SLOT, KernelState, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
     ProcessConfig, ProcessTotals, PythonRuntime, PythonScratch, Site, WindowState,
 };
 
@@ -78,16 +78,16 @@ pub static LOST: HashMap<LostKey, LostCell> =
 
 /// Tags of the known stacks, set by set, one cache line each.
 #[map]
-pub static KNOWN_TAGS: Array<[u64; KNOWN_WAYS as usize]> =
-    Array::with_max_entries(KNOWN_SETS, MMAPABLE);
+pub static CACHED_TAGS: Array<[u64; CACHE_WAYS as usize]> =
+    Array::with_max_entries(CACHE_SETS, MMAPABLE);
 
 /// Known stacks, set by set.
 #[map]
-pub static KNOWN: Array<KnownStack> = Array::with_max_entries(MAX_CACHED_STACKS, MMAPABLE);
+pub static CACHED_STACKS: Array<CachedStack> = Array::with_max_entries(MAX_CACHED_STACKS, MMAPABLE);
 
 /// The place of each CPU for the values that it compares with a known stack.
 #[map]
-pub static KNOWN_SCRATCH: PerCpuArray<KnownScratch> = PerCpuArray::with_max_entries(1, 0);
+pub static CACHE_SCRATCH: PerCpuArray<CacheScratch> = PerCpuArray::with_max_entries(1, 0);
 
 /// The place of each CPU for the record of Python frames that it makes.
 #[map]

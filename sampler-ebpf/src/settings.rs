@@ -22,7 +22,7 @@ settings! {
     /// Index of the largest tier in `SNAPSHOT_TIERS`.
     largest_tier: LARGEST_TIER = 3;
     /// 1: stacks are looked up in the stack cache.
-    stack_cache: KNOWN_STACKS = 0;
+    stack_cache: STACK_CACHE = 0;
     /// 1: frees are probed and the live set is kept.
     track_live: TRACK_LIVE = 1;
     /// 64 − log2 of the number of filter counters.

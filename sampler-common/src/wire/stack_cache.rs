@@ -1,42 +1,42 @@
 //! Known stacks: the kernel side compares a few words of a stack instead of copying the stack
 //! again.
 //!
-//! The frames of a stack depend on a few of its words ([`KnownStack::values`]). The daemon puts
-//! these words into the array `KNOWN` when it has unwound a copy of the stack. At a later sample
-//! the kernel side compares the words. If all are equal, it sends [`KnownStack::id`] in place of
-//! the stack.
+//! The frames of a stack depend on a few of its words ([`CachedStack::values`]). The daemon puts
+//! these words into the array `CACHED_STACKS` when it has unwound a copy of the stack. At a later
+//! sample the kernel side compares the words. If all are equal, it sends [`CachedStack::id`] in
+//! place of the stack.
 //!
 //! Reading user memory costs the kernel as much for one word as for forty. So words that are near
-//! each other are read as one stretch ([`KnownSpan`]), together with the words between them. The
+//! each other are read as one stretch ([`CachedSpan`]), together with the words between them. The
 //! stretches are read one after the other into memory of the CPU and compared there.
 //!
 //! The array is a set-associative cache. The daemon alone writes it, through shared memory. The
 //! tags of a set's entries are on one cache line, in a separate array: an unknown stack costs this
 //! line and nothing else. A tag only says which entry to compare. A match counts only if
-//! [`KnownStack::id`] is the same before and after the comparison. The daemon clears the id before
+//! [`CachedStack::id`] is the same before and after the comparison. The daemon clears the id before
 //! it changes an entry, writes the id last, and uses no id twice.
 
 use super::Space;
 use crate::limits::{
-    KNOWN_READ_WORDS, KNOWN_SPAN_WORDS, KNOWN_SPANS, KNOWN_WORDS, MAX_CACHED_STACKS,
+    CACHE_READ_WORDS, CACHED_SPAN_WORDS, MAX_CACHED_SPANS, MAX_CACHED_STACKS, MAX_CACHED_WORDS,
 };
 use core::mem::offset_of;
 
 /// Entries of a set. Stacks with the same stack pointer and call are in one set.
-pub const KNOWN_WAYS: u32 = 8;
+pub const CACHE_WAYS: u32 = 8;
 
 /// Number of sets.
-pub const KNOWN_SETS: u32 = MAX_CACHED_STACKS / KNOWN_WAYS;
+pub const CACHE_SETS: u32 = MAX_CACHED_STACKS / CACHE_WAYS;
 
-/// Entry of the array `KNOWN`: one cache line, then the stretches (one line), the values and the
-/// places.
+/// Entry of the array `CACHED_STACKS`: one cache line, then the stretches (one line), the values
+/// and the places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
-pub struct KnownStack {
+pub struct CachedStack {
     /// Names the stack; 0 while the entry is vacant or being written.
     pub id: u64,
     /// The call, which is compared besides the words.
-    pub call: KnownCall,
+    pub call: CachedCall,
     /// Frame pointer after the return.
     pub bp: u64,
     /// Bits of `bp` that are compared: all or none.
@@ -46,41 +46,41 @@ pub struct KnownStack {
     /// Number of words that are compared.
     pub words: u32,
     /// The stretches that are read.
-    pub span: [KnownSpan; KNOWN_SPANS],
+    pub span: [CachedSpan; MAX_CACHED_SPANS],
     /// Values of the compared words.
-    pub values: [u64; KNOWN_WORDS],
+    pub values: [u64; MAX_CACHED_WORDS],
     /// Places of the compared words: words from the beginning of all that is read.
-    pub places: [u16; KNOWN_WORDS],
+    pub places: [u16; MAX_CACHED_WORDS],
 }
 
 /// A stretch of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct KnownSpan {
+pub struct CachedSpan {
     /// Words above the stack pointer.
     pub first: u16,
-    /// How many words, 1 to [`KNOWN_SPAN_WORDS`].
+    /// How many words, 1 to [`CACHED_SPAN_WORDS`].
     pub words: u16,
 }
 
-/// Scratch memory in which a CPU compares one call's stack; entry of `KNOWN_SCRATCH`.
+/// Scratch memory in which a CPU compares one call's stack; entry of `CACHE_SCRATCH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct KnownScratch {
+pub struct CacheScratch {
     /// 1 while the CPU uses the entry.
     pub taken: u64,
     /// The call.
-    pub call: KnownCall,
+    pub call: CachedCall,
     /// Frame pointer after the return of the call.
     pub bp: u64,
-    /// The words that were read. A stretch may extend past `KNOWN_READ_WORDS` if it begins before.
-    pub words: [u64; KNOWN_READ_WORDS + KNOWN_SPAN_WORDS],
+    /// The words that were read. A stretch may extend past `CACHE_READ_WORDS` if it begins before.
+    pub words: [u64; CACHE_READ_WORDS + CACHED_SPAN_WORDS],
 }
 
 /// The sampled call, with which the stack ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct KnownCall {
+pub struct CachedCall {
     /// Address space.
     pub space: Space,
     /// Address of the probe.
@@ -101,7 +101,7 @@ impl Space {
 
 /// The tag of a call, never 0; `space` is a [`Space::word`].
 #[inline(always)]
-pub const fn known_tag(space: u64, function: u64, ip: u64, sp: u64) -> u64 {
+pub const fn cache_tag(space: u64, function: u64, ip: u64, sp: u64) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let code = (ip ^ function.rotate_left(32)).wrapping_add(space).wrapping_mul(ODD);
     let all = (code ^ code >> 29 ^ sp).wrapping_mul(ODD);
@@ -110,17 +110,20 @@ pub const fn known_tag(space: u64, function: u64, ip: u64, sp: u64) -> u64 {
 
 /// The set that a tag belongs to.
 #[inline(always)]
-pub const fn known_set(tag: u64) -> u32 {
-    (tag >> 8) as u32 & (KNOWN_SETS - 1)
+pub const fn cache_set(tag: u64) -> u32 {
+    (tag >> 8) as u32 & (CACHE_SETS - 1)
 }
 
-const _: () = assert!(KNOWN_SETS.is_power_of_two() && KNOWN_SETS * KNOWN_WAYS == MAX_CACHED_STACKS);
-const _: () = assert!(size_of::<KnownCall>() == 32);
-const _: () = assert!(size_of::<KnownStack>() == 64 + KNOWN_SPANS * 4 + KNOWN_WORDS * 10);
-const _: () = assert!(offset_of!(KnownStack, span) == 64 && offset_of!(KnownStack, values) == 128);
-// Both constants are used as masks, `KNOWN_READ_WORDS` of places and `KNOWN_SPAN_WORDS` of lengths.
+const _: () = assert!(CACHE_SETS.is_power_of_two() && CACHE_SETS * CACHE_WAYS == MAX_CACHED_STACKS);
+const _: () = assert!(size_of::<CachedCall>() == 32);
 const _: () =
-    assert!(KNOWN_READ_WORDS.is_power_of_two() && (KNOWN_SPAN_WORDS + 1).is_power_of_two());
+    assert!(size_of::<CachedStack>() == 64 + MAX_CACHED_SPANS * 4 + MAX_CACHED_WORDS * 10);
+const _: () =
+    assert!(offset_of!(CachedStack, span) == 64 && offset_of!(CachedStack, values) == 128);
+// Both constants are used as masks, `CACHE_READ_WORDS` of places and `CACHED_SPAN_WORDS` of
+// lengths.
+const _: () =
+    assert!(CACHE_READ_WORDS.is_power_of_two() && (CACHED_SPAN_WORDS + 1).is_power_of_two());
 
 #[cfg(test)]
 mod tests {
@@ -129,12 +132,12 @@ mod tests {
     #[test]
     fn calls_spread_over_the_sets() {
         // The calls of one program: few places, stack pointers 16 bytes apart.
-        let mut counts = [0u32; KNOWN_SETS as usize];
+        let mut counts = [0u32; CACHE_SETS as usize];
         for (space, function, ip) in [(3, 0x7f00_1234, 0x55_0000), (3, 0x7f00_1234, 0x55_0040)] {
             for depth in 0..1024 {
-                let tag = known_tag(space, function, ip, 0x7ffd_0000_0000 + depth * 16);
+                let tag = cache_tag(space, function, ip, 0x7ffd_0000_0000 + depth * 16);
                 assert_ne!(tag, 0);
-                counts[known_set(tag) as usize] += 1;
+                counts[cache_set(tag) as usize] += 1;
             }
         }
         // Four on average. With random tags one of 512 sets has more than fifteen with a chance of

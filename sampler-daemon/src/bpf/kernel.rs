@@ -148,9 +148,9 @@ impl Kernel {
         let (front, back) = (take("FILTER_FRONT")?, take("FILTER")?);
         let filter = Filter::map(data(&front)?.fd().as_fd(), data(&back)?.fd().as_fd(), counters)
             .context("map FILTER")?;
-        let (tags, stacks) = (take("KNOWN_TAGS")?, take("KNOWN")?);
+        let (tags, stacks) = (take("CACHED_TAGS")?, take("CACHED_STACKS")?);
         let stack_cache = StackCache::map(data(&tags)?.fd().as_fd(), data(&stacks)?.fd().as_fd())
-            .context("map KNOWN")?;
+            .context("map CACHED_STACKS")?;
         let python = PythonRuntimes::map(data(&take("PYTHON")?)?.fd().as_fd(), settings.slots);
         let python = python.context("map PYTHON")?;
         let map_state = || State::map(data(&state)?.fd().as_fd()).context("map STATE");
@@ -290,7 +290,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .btf(None)
         .override_global("FRAME_POINTERS", &frame_pointers, true)
         .override_global("LARGEST_TIER", &largest_tier, true)
-        .override_global("KNOWN_STACKS", &u64::from(settings.stack_cache), true)
+        .override_global("STACK_CACHE", &u64::from(settings.stack_cache), true)
         .override_global("TRACK_LIVE", &track_live, true)
         .override_global("FILTER_SHIFT", &filter_shift, true)
         .override_global("LIVE_HIGH", &live_high, true)

@@ -7,7 +7,7 @@ use crate::store::StackId;
 use crate::store::stacks::{Note, StackFrame};
 use crate::unwind::{Address, Frame, ModuleId, ModuleKind, Registers, StackMemory, UnwindEnd};
 use sampler_common::counters::Outcome;
-use sampler_common::wire::{AllocationRecord, KnownCall, Role};
+use sampler_common::wire::{AllocationRecord, CachedCall, Role};
 
 /// The form in which a record has its stack.
 #[derive(Clone, Copy)]
@@ -109,7 +109,7 @@ impl Ingest {
         self.stack_cache.see(space, image.view());
         let CapturedStack::Snapshot(_) = captured else { return };
         if end == UnwindEnd::Complete && stack != StackId::TABLE_FULL {
-            let call = KnownCall { space, function, ip, sp };
+            let call = CachedCall { space, function, ip, sp };
             let (evidence, view) = (image.evidence(), image.view());
             self.stack_cache.add_unwound(&Unwound { call, bp, evidence, stack_bytes, stack, view });
         }

@@ -17,11 +17,11 @@ use crate::store::StackId;
 use crate::unwind::Evidence;
 use rustc_hash::FxHashMap;
 use sampler_common::limits::{
-    KNOWN_COPY_BYTES, KNOWN_READ_BYTES, KNOWN_SPAN_BYTES, KNOWN_SPANS, KNOWN_WORD_BYTES,
-    KNOWN_WORDS, MAX_CACHED_STACKS,
+    CACHE_COPY_BYTES, CACHE_READ_BYTES, CACHED_SPAN_BYTES, CACHED_WORD_BYTES, MAX_CACHED_SPANS,
+    MAX_CACHED_STACKS, MAX_CACHED_WORDS,
 };
 use sampler_common::wire::{
-    KNOWN_WAYS, KnownCall, KnownSpan, KnownStack, Space, known_set, known_tag,
+    CACHE_WAYS, CachedCall, CachedSpan, CachedStack, Space, cache_set, cache_tag,
 };
 use spans::Spans;
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ const HELD_UP_NS: u64 = 1_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
     /// The entry at this index has this tag and this stack.
-    Put(u32, u64, Box<KnownStack>),
+    Put(u32, u64, Box<CachedStack>),
     /// The entry at this index is vacant.
     Clear(u32),
 }
@@ -55,7 +55,7 @@ pub(super) struct Known {
     pub(super) view: u64,
     /// Address and value of each compared word.
     pub(super) words: Box<[(u64, u64)]>,
-    call: KnownCall,
+    call: CachedCall,
     /// Bytes of stack whose copy costs as much as the comparison.
     pub(super) cost_bytes: u32,
     /// Samples that named the stack; halved when another stack needs a place.
@@ -64,7 +64,7 @@ pub(super) struct Known {
 
 /// A stack that has been unwound.
 pub(super) struct Unwound<'a> {
-    pub(super) call: KnownCall,
+    pub(super) call: CachedCall,
     pub(super) bp: u64,
     pub(super) evidence: &'a Evidence,
     /// Bytes that were copied for the stack.
@@ -160,8 +160,8 @@ impl StackCache {
         if !self.is_on || self.known.len() >= MAX_HELD {
             return;
         }
-        let KnownCall { space, function, ip, sp } = unwound.call;
-        let tag = known_tag(space.word(), function, ip, sp);
+        let CachedCall { space, function, ip, sp } = unwound.call;
+        let tag = cache_tag(space.word(), function, ip, sp);
         if !self.was_unwound_before(tag, unwound.stack) || self.has(tag, unwound, words) {
             return;
         }
@@ -255,16 +255,16 @@ impl StackCache {
 
 /// Bytes of stack whose copy costs as much as the comparison of `words` words.
 fn cost_bytes(words: usize, spans: &Spans) -> u32 {
-    let begun = spans.as_slice().len() as u64 * KNOWN_SPAN_BYTES;
-    let read = spans.words() as u64 * KNOWN_READ_BYTES;
-    let compared = words as u64 * KNOWN_WORD_BYTES;
-    (begun + read + compared).saturating_sub(KNOWN_COPY_BYTES) as u32
+    let begun = spans.as_slice().len() as u64 * CACHED_SPAN_BYTES;
+    let read = spans.words() as u64 * CACHE_READ_BYTES;
+    let compared = words as u64 * CACHED_WORD_BYTES;
+    (begun + read + compared).saturating_sub(CACHE_COPY_BYTES) as u32
 }
 
 /// Indices of the entries of a tag's set.
 fn set(tag: u64) -> std::ops::Range<usize> {
-    let first = (known_set(tag) * KNOWN_WAYS) as usize;
-    first..first + KNOWN_WAYS as usize
+    let first = (cache_set(tag) * CACHE_WAYS) as usize;
+    first..first + CACHE_WAYS as usize
 }
 
 /// Positions of words, counted in words above the stack pointer; `None` if one lies outside of what
@@ -283,17 +283,17 @@ fn wire(
     words: &[(u64, u64)],
     places: &[u16],
     spans: &Spans,
-) -> Option<Box<KnownStack>> {
-    let mut stack = Box::new(KnownStack {
+) -> Option<Box<CachedStack>> {
+    let mut stack = Box::new(CachedStack {
         id: 0,
         call: unwound.call,
         bp: unwound.bp,
         bp_mask: if unwound.evidence.uses_bp() { u64::MAX } else { 0 },
         spans: spans.as_slice().len() as u32,
         words: words.len() as u32,
-        span: [KnownSpan::default(); KNOWN_SPANS],
-        values: [0; KNOWN_WORDS],
-        places: [0; KNOWN_WORDS],
+        span: [CachedSpan::default(); MAX_CACHED_SPANS],
+        values: [0; MAX_CACHED_WORDS],
+        places: [0; MAX_CACHED_WORDS],
     });
     stack.span[..spans.as_slice().len()].copy_from_slice(spans.as_slice());
     for (index, (place, (_, value))) in places.iter().zip(words).enumerate() {

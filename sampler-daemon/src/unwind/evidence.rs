@@ -7,7 +7,7 @@
 //! a frame. So a word is recorded when its value decides something: a return address at once, a
 //! saved register when an address is computed from it.
 
-use sampler_common::limits::KNOWN_WORDS;
+use sampler_common::limits::MAX_CACHED_WORDS;
 
 /// Words and registers that have decided the frames of one unwind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub struct Evidence {
 
 impl Evidence {
     /// Words of the stack, by address and value, in the order of their use. `None` if the words are
-    /// not all of the evidence: there were more than [`KNOWN_WORDS`], or something else decided
-    /// too.
+    /// not all of the evidence: there were more than [`MAX_CACHED_WORDS`], or something else
+    /// decided too.
     pub fn words(&self) -> Option<&[(u64, u64)]> {
         (!self.is_lacking).then_some(&self.words)
     }
@@ -49,7 +49,7 @@ impl Evidence {
         if self.words.iter().rev().any(|(known, _)| *known == address) {
             return;
         }
-        if self.words.len() < KNOWN_WORDS {
+        if self.words.len() < MAX_CACHED_WORDS {
             self.words.push((address, value));
         } else {
             self.is_lacking = true;

@@ -1,17 +1,17 @@
 //! The spans of a stack that are read to compare some of its words.
 
 use sampler_common::limits::{
-    KNOWN_READ_BYTES, KNOWN_READ_WORDS, KNOWN_SPAN_BYTES, KNOWN_SPAN_WORDS, KNOWN_SPANS,
+    CACHE_READ_BYTES, CACHE_READ_WORDS, CACHED_SPAN_BYTES, CACHED_SPAN_WORDS, MAX_CACHED_SPANS,
 };
-use sampler_common::wire::KnownSpan;
+use sampler_common::wire::CachedSpan;
 
 /// Words whose reading costs as much as the start of another span.
-const MAX_GAP_WORDS: u16 = (KNOWN_SPAN_BYTES / KNOWN_READ_BYTES) as u16;
+const MAX_GAP_WORDS: u16 = (CACHED_SPAN_BYTES / CACHE_READ_BYTES) as u16;
 
 /// Spans that cover certain words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spans {
-    spans: Vec<KnownSpan>,
+    spans: Vec<CachedSpan>,
 }
 
 impl Spans {
@@ -24,10 +24,10 @@ impl Spans {
         let mut near = MAX_GAP_WORDS;
         loop {
             let spans = Spans { spans: joined(&sorted, near) };
-            if spans.spans.len() <= KNOWN_SPANS {
-                return (spans.words() <= KNOWN_READ_WORDS).then_some(spans);
+            if spans.spans.len() <= MAX_CACHED_SPANS {
+                return (spans.words() <= CACHE_READ_WORDS).then_some(spans);
             }
-            if usize::from(near) > KNOWN_SPAN_WORDS {
+            if usize::from(near) > CACHED_SPAN_WORDS {
                 return None;
             }
             near *= 2;
@@ -35,7 +35,7 @@ impl Spans {
     }
 
     /// The spans.
-    pub(super) fn as_slice(&self) -> &[KnownSpan] {
+    pub(super) fn as_slice(&self) -> &[CachedSpan] {
         &self.spans
     }
 
@@ -57,19 +57,19 @@ impl Spans {
     }
 }
 
-/// Spans of at most [`KNOWN_SPAN_WORDS`] that cover all places, which are sorted. A span continues
+/// Spans of at most [`CACHED_SPAN_WORDS`] that cover all places, which are sorted. A span continues
 /// over gaps of fewer than `near` words.
-fn joined(places: &[u16], near: u16) -> Vec<KnownSpan> {
-    let mut spans: Vec<KnownSpan> = Vec::new();
+fn joined(places: &[u16], near: u16) -> Vec<CachedSpan> {
+    let mut spans: Vec<CachedSpan> = Vec::new();
     for place in places {
         if let Some(last) = spans.last_mut() {
             let words = usize::from(place - last.first) + 1;
-            if words <= KNOWN_SPAN_WORDS && words <= usize::from(last.words) + usize::from(near) {
+            if words <= CACHED_SPAN_WORDS && words <= usize::from(last.words) + usize::from(near) {
                 last.words = words as u16;
                 continue;
             }
         }
-        spans.push(KnownSpan { first: *place, words: 1 });
+        spans.push(CachedSpan { first: *place, words: 1 });
     }
     spans
 }
@@ -85,14 +85,14 @@ mod tests {
             places in proptest::collection::vec(0..3000u16, 1..128)
         ) {
             let Some(spans) = Spans::of(&places) else { return Ok(()) };
-            prop_assert!(spans.as_slice().len() <= KNOWN_SPANS && spans.words() <= KNOWN_READ_WORDS);
+            prop_assert!(spans.as_slice().len() <= MAX_CACHED_SPANS && spans.words() <= CACHE_READ_WORDS);
             let read: Vec<u16> =
                 spans.as_slice().iter().flat_map(|span| span.first..span.first + span.words).collect();
             for place in places {
                 prop_assert_eq!(spans.index(place).map(|index| read[usize::from(index)]), Some(place));
             }
             for span in spans.as_slice() {
-                prop_assert!((1..=KNOWN_SPAN_WORDS).contains(&usize::from(span.words)));
+                prop_assert!((1..=CACHED_SPAN_WORDS).contains(&usize::from(span.words)));
             }
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn words_near_each_other_are_read_at_once() {
         let spans = |places: &[u16]| Spans::of(places).map(|spans| spans.spans);
-        let span = |first, words| KnownSpan { first, words };
+        let span = |first, words| CachedSpan { first, words };
         assert_eq!(spans(&[7, 3, 30]), Some(vec![span(3, 28)]));
         assert_eq!(
             spans(&[3, 3 + MAX_GAP_WORDS, 4 + 2 * MAX_GAP_WORDS]),

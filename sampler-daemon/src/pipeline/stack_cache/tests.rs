@@ -16,8 +16,8 @@ fn stack(number: u64) -> StackId {
     ids.last().copied().flatten().unwrap()
 }
 
-fn call(slot: u32, generation: u32) -> KnownCall {
-    KnownCall { space: Space { slot, generation }, function: 0x1000, ip: 0x2000, sp: SP }
+fn call(slot: u32, generation: u32) -> CachedCall {
+    CachedCall { space: Space { slot, generation }, function: 0x1000, ip: 0x2000, sp: SP }
 }
 
 fn evidence(value: u64) -> Evidence {
@@ -32,7 +32,7 @@ impl Table {
     }
 
     /// Adds an unwound stack. Returns the changes for the kernel side.
-    fn add_unwound(&mut self, call: KnownCall, value: u64, stack_bytes: u32) -> Vec<Change> {
+    fn add_unwound(&mut self, call: CachedCall, value: u64, stack_bytes: u32) -> Vec<Change> {
         let evidence = evidence(value);
         let (stack, view, bp) = (stack(value % 1000), 1, 5);
         self.0.see(call.space, view);
@@ -41,7 +41,7 @@ impl Table {
         self.0.take_changes(self.1)
     }
 
-    fn put(&mut self, call: KnownCall, value: u64) -> (u32, u64) {
+    fn put(&mut self, call: CachedCall, value: u64) -> (u32, u64) {
         self.add_unwound(call, value, STACK_BYTES);
         match &self.add_unwound(call, value, STACK_BYTES)[..] {
             [Change::Put(index, _, stack)] => (*index, stack.id),
@@ -56,10 +56,10 @@ fn a_stack_is_cached_from_its_second_sample_on() {
     assert_eq!(table.add_unwound(call(3, 1), 9, STACK_BYTES), []);
     let changes = table.add_unwound(call(3, 1), 9, STACK_BYTES);
     let [Change::Put(_, tag, wire)] = &changes[..] else { panic!("{changes:?}") };
-    assert_eq!(*tag, known_tag(call(3, 1).space.word(), 0x1000, 0x2000, SP));
+    assert_eq!(*tag, cache_tag(call(3, 1).space.word(), 0x1000, 0x2000, SP));
     assert_eq!((wire.id, wire.words, wire.bp_mask), (1, 2, 0));
     // Each word has a span of its own: the words between are not read.
-    let span = |first| KnownSpan { first, words: 1 };
+    let span = |first| CachedSpan { first, words: 1 };
     assert_eq!((wire.spans, wire.span[..2].to_vec()), (2, vec![span(1), span(512)]));
     assert_eq!((wire.places[..2].to_vec(), wire.values[..2].to_vec()), (vec![0, 1], vec![9, 7]));
     // A sample that was sent before.
@@ -74,8 +74,8 @@ fn costly_and_incomparable_stacks_are_not_cached() {
     // Every second word of 128, which are one span.
     let words: Vec<(u64, u64)> = (0..64).map(|word| (SP + word * 16, word)).collect();
     let many = Evidence::of_words(&words);
-    let cost = KNOWN_SPAN_BYTES + 127 * KNOWN_READ_BYTES + 64 * KNOWN_WORD_BYTES;
-    let least = (cost - KNOWN_COPY_BYTES) as u32;
+    let cost = CACHED_SPAN_BYTES + 127 * CACHE_READ_BYTES + 64 * CACHED_WORD_BYTES;
+    let least = (cost - CACHE_COPY_BYTES) as u32;
     let odd = Evidence::of_words(&[(SP + 12, 1)]);
     let below = Evidence::of_words(&[(SP - 8, 1)]);
     let far = Evidence::of_words(&[(SP + 8 * 65536, 1)]);
@@ -101,8 +101,8 @@ fn stacks_of_one_call_share_a_set() {
     let mut indices: Vec<u32> = (0..8).map(|value| table.put(call(3, 1), value).0).collect();
     indices.sort_unstable();
     indices.dedup();
-    assert_eq!(indices.len(), KNOWN_WAYS as usize);
-    assert!(indices.iter().all(|index| index / KNOWN_WAYS == indices[0] / KNOWN_WAYS));
+    assert_eq!(indices.len(), CACHE_WAYS as usize);
+    assert!(indices.iter().all(|index| index / CACHE_WAYS == indices[0] / CACHE_WAYS));
     // The set is full, and all but the third are named.
     for id in [1, 2, 4, 5, 6, 7, 8] {
         table.0.named(id).unwrap();

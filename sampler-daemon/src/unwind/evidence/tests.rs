@@ -116,11 +116,11 @@ fn words_outside_the_comparison_make_evidence_incomplete() {
 #[test]
 fn a_word_counts_once_and_too_many_are_no_evidence() {
     let mut evidence = Evidence::default();
-    for word in 0..KNOWN_WORDS as u64 {
+    for word in 0..MAX_CACHED_WORDS as u64 {
         evidence.word(word * 8, word);
         evidence.word(word * 8, word);
     }
-    assert_eq!(evidence.words().map(<[_]>::len), Some(KNOWN_WORDS));
+    assert_eq!(evidence.words().map(<[_]>::len), Some(MAX_CACHED_WORDS));
     evidence.word(4096, 1);
     assert_eq!(evidence.words(), None);
     evidence.clear();
