@@ -132,13 +132,13 @@ fn create_call(place: StubPlace, flags: u64) -> Call {
 
 /// Calls that remove what a dead injector left.
 fn clean_calls(checked: &Checked) -> Vec<Call> {
-    let left = &checked.left;
+    let remains = &checked.remains;
     let unmap = |(start, end): &(u64, u64)| Call {
         nr: libc::SYS_munmap,
         args: [*start, end - start, 0, 0, 0, 0],
     };
     let close = |file: &i32| Call { nr: libc::SYS_close, args: [*file as u64, 0, 0, 0, 0, 0] };
-    left.ranges.iter().map(unmap).chain(left.descriptors.iter().map(close)).collect()
+    remains.ranges.iter().map(unmap).chain(remains.descriptors.iter().map(close)).collect()
 }
 
 /// Checks whether a process can be injected. Changes nothing, but stops the threads for a moment.
@@ -152,7 +152,7 @@ pub fn preflight(pid: i32, library: &Path) -> Result<Report> {
 fn dry_run(pid: i32, library: &Path) -> Result<Report> {
     let checked = preflight::check(pid)?;
     let mut report = Report { verb: "can be injected", pid, ..Report::default() };
-    if let Some(record) = &checked.left.record {
+    if let Some(record) = &checked.remains.record {
         preflight::check_stopped_threads(&checked)?;
         (report.base, report.hooks) = (record.base, record.hooks.clone());
         return Ok(report);
@@ -177,9 +177,9 @@ fn note_layout(report: &mut Report, plan: &Plan) {
 /// # Errors
 /// A [`Refusal`], or any other failure.
 pub fn examine(pid: i32, library: &Path) -> Result<Report> {
-    let (target, left) = preflight::examine(pid)?;
+    let (target, remains) = preflight::examine(pid)?;
     let mut report = Report { verb: "nothing speaks against it", pid, ..Report::default() };
-    match left.record {
+    match remains.record {
         Some(record) => (report.base, report.hooks) = (record.base, record.hooks),
         None => note_layout(&mut report, &Plan::make(&target, library)?),
     }
@@ -218,7 +218,7 @@ pub fn inject(pid: i32, library: &Path, rate: Rate) -> Result<Report> {
     retried(|| {
         let checked = preflight::check(pid)?;
         let mut report = Report { verb: "injected", pid, ..Report::default() };
-        let record = match checked.left.record.clone() {
+        let record = match checked.remains.record.clone() {
             Some(record) => {
                 renew(&checked.target, &record, rate)?;
                 record
@@ -438,7 +438,7 @@ fn empty(target: &Target, start: u64, bytes: u64) -> Result<()> {
 
 fn put_hooks_in(checked: &Checked, record: &Record, report: &mut Report) -> Result<()> {
     let target = &checked.target;
-    let has_image = checked.left.record.is_some();
+    let has_image = checked.remains.record.is_some();
     kernel::set_urgent(true);
     let done = stop::stop(target.pid).map_err(anyhow::Error::from).and_then(|stopped| {
         preflight::check_threads(target, &stopped, has_image)?;
@@ -479,7 +479,7 @@ pub fn eject(pid: i32) -> Result<Report> {
     retried(|| {
         let checked = preflight::check(pid)?;
         let target = &checked.target;
-        let record = checked.left.record.as_ref().ok_or(Refusal::NothingInjected)?;
+        let record = checked.remains.record.as_ref().ok_or(Refusal::NothingInjected)?;
         let mut report = Report { verb: "ejected", pid, base: record.base, ..Report::default() };
         kernel::set_urgent(true);
         let done = stop::stop(pid).map_err(anyhow::Error::from).and_then(|stopped| {

@@ -7,7 +7,7 @@ use crate::image::{THREAD_BYTES, THREAD_OFFSET};
 use crate::kernel::{self, Tid};
 use crate::maps::{Mapping, Maps, PAGE_BYTES};
 use crate::memory::Memory;
-use crate::record::{self, Left};
+use crate::record::{self, Remains};
 use crate::stop::{self, Stopped};
 use crate::target::{Loaded, Target};
 use anyhow::{Context, Result};
@@ -119,7 +119,7 @@ pub struct Checked {
     /// The process.
     pub target: Target,
     /// What earlier injectors left in the process.
-    pub left: Left,
+    pub remains: Remains,
     _lock: File,
 }
 
@@ -130,8 +130,8 @@ pub struct Checked {
 pub fn check(pid: i32) -> Result<Checked> {
     check_state(pid)?;
     let lock = lock(pid)?;
-    let (target, left) = read(pid)?;
-    Ok(Checked { target, left, _lock: lock })
+    let (target, remains) = read(pid)?;
+    Ok(Checked { target, remains, _lock: lock })
 }
 
 /// Checks a process by reading alone. The process is neither stopped nor locked against other
@@ -139,21 +139,22 @@ pub fn check(pid: i32) -> Result<Checked> {
 ///
 /// # Errors
 /// A [`Refusal`], or any other failure.
-pub fn examine(pid: i32) -> Result<(Target, Left)> {
+pub fn examine(pid: i32) -> Result<(Target, Remains)> {
     check_state(pid)?;
     read(pid)
 }
 
-fn read(pid: i32) -> Result<(Target, Left)> {
+fn read(pid: i32) -> Result<(Target, Remains)> {
     let memory = Memory::open(pid).map_err(|error| Refusal::NoRight { error })?;
     check_class(pid)?;
     let mut maps = Maps::read(pid)?;
-    let left = Left::find(pid, &maps, &memory)?;
+    let remains = Remains::find(pid, &maps, &memory)?;
     // Remains of earlier injectors count as free: they are unmapped before anything is mapped.
-    let is_left =
-        |of: &Mapping| left.ranges.iter().any(|(start, end)| *start <= of.start && of.end <= *end);
+    let is_left = |of: &Mapping| {
+        remains.ranges.iter().any(|(start, end)| *start <= of.start && of.end <= *end)
+    };
     maps.all.retain(|mapping| !is_left(mapping));
-    Ok((Target { pid, memory, maps }, left))
+    Ok((Target { pid, memory, maps }, remains))
 }
 
 fn check_state(pid: i32) -> Result<()> {
@@ -382,7 +383,7 @@ fn is_in_use(place: StubPlace, stopped: &Stopped) -> bool {
 pub fn check_stopped_threads(checked: &Checked) -> Result<StubPlace> {
     kernel::set_urgent(true);
     let found = stop::stop(checked.target.pid).map_err(anyhow::Error::from).and_then(|stopped| {
-        check_threads(&checked.target, &stopped, checked.left.record.is_some())?;
+        check_threads(&checked.target, &stopped, checked.remains.record.is_some())?;
         find_stub(&checked.target, &stopped)
     });
     kernel::set_urgent(false);

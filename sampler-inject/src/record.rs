@@ -16,7 +16,7 @@ pub const SHOWN: &str = "/memfd:otel_memory-sampler (deleted)";
 
 /// What earlier injectors left in a process.
 #[derive(Debug, Default)]
-pub struct Left {
+pub struct Remains {
     /// Record of a complete image.
     pub record: Option<Record>,
     /// Parts of an incomplete image: first address, and address behind the last one.
@@ -25,12 +25,12 @@ pub struct Left {
     pub descriptors: Vec<i32>,
 }
 
-impl Left {
+impl Remains {
     /// Searches a process for what earlier injectors left.
     ///
     /// # Errors
     /// If a record names memory outside the image.
-    pub fn find(pid: i32, maps: &Maps, memory: &Memory) -> Result<Left> {
+    pub fn find(pid: i32, maps: &Maps, memory: &Memory) -> Result<Remains> {
         let mut of_image = maps.all.iter().filter(|mapping| is_of_image(mapping));
         let record = of_image.find_map(|mapping| read(memory, mapping.start));
         if let Some(record) = record {
@@ -39,13 +39,13 @@ impl Left {
             let is_sound =
                 is_ours(record.base) && is_ours(end.wrapping_sub(1)) && is_sound(&record);
             ensure!(is_sound, "the record of the image is broken");
-            return Ok(Left {
+            return Ok(Remains {
                 record: Some(record),
                 descriptors: descriptors(pid),
-                ..Left::default()
+                ..Remains::default()
             });
         }
-        Ok(Left { record: None, ranges: ranges(maps), descriptors: descriptors(pid) })
+        Ok(Remains { record: None, ranges: ranges(maps), descriptors: descriptors(pid) })
     }
 }
 

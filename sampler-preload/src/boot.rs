@@ -4,7 +4,7 @@
 //! time. Every step can be repeated with the same result.
 
 use crate::next::Files;
-use crate::real::REAL;
+use crate::next_allocator::NEXT_ALLOCATOR;
 use crate::settings::SETTINGS;
 use crate::thread::mixed;
 use crate::{first, interval, operators, start};
@@ -26,7 +26,7 @@ pub fn boot() {
     // came from.
     if !IS_DONE.load(Acquire) {
         let files = Files::here();
-        REAL.take(&files);
+        NEXT_ALLOCATOR.take(&files);
         first::take(&files);
         operators::take(&files);
         leave_to_another(&files);
@@ -78,25 +78,25 @@ pub(crate) fn note_child(random: u64) {
 pub(crate) unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.malloc()(size) }
+    unsafe { NEXT_ALLOCATOR.malloc()(size) }
 }
 
 pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.free()(block) }
+    unsafe { NEXT_ALLOCATOR.free()(block) }
 }
 
 pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.realloc()(block, size) }
+    unsafe { NEXT_ALLOCATOR.realloc()(block, size) }
 }
 
 pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.calloc()(count, size) }
+    unsafe { NEXT_ALLOCATOR.calloc()(count, size) }
 }
 
 pub(crate) unsafe extern "C" fn posix_memalign(
@@ -106,43 +106,43 @@ pub(crate) unsafe extern "C" fn posix_memalign(
 ) -> c_int {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.posix_memalign()(place, alignment, size) }
+    unsafe { NEXT_ALLOCATOR.posix_memalign()(place, alignment, size) }
 }
 
 pub(crate) unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.aligned_alloc()(alignment, size) }
+    unsafe { NEXT_ALLOCATOR.aligned_alloc()(alignment, size) }
 }
 
 pub(crate) unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.memalign()(alignment, size) }
+    unsafe { NEXT_ALLOCATOR.memalign()(alignment, size) }
 }
 
 pub(crate) unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.valloc()(size) }
+    unsafe { NEXT_ALLOCATOR.valloc()(size) }
 }
 
 pub(crate) unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.pvalloc()(size) }
+    unsafe { NEXT_ALLOCATOR.pvalloc()(size) }
 }
 
 pub(crate) unsafe extern "C" fn cfree(block: *mut c_void) {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.cfree()(block) }
+    unsafe { NEXT_ALLOCATOR.cfree()(block) }
 }
 
 pub(crate) unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.free_sized()(block, size) }
+    unsafe { NEXT_ALLOCATOR.free_sized()(block, size) }
 }
 
 pub(crate) unsafe extern "C" fn free_aligned_sized(
@@ -152,5 +152,5 @@ pub(crate) unsafe extern "C" fn free_aligned_sized(
 ) {
     boot();
     // SAFETY: forwards the call.
-    unsafe { REAL.free_aligned_sized()(block, alignment, size) }
+    unsafe { NEXT_ALLOCATOR.free_aligned_sized()(block, alignment, size) }
 }

@@ -6,7 +6,7 @@
 //! the cold functions, one frame in front of the caller's frame.
 
 use crate::first;
-use crate::real::REAL;
+use crate::next_allocator::NEXT_ALLOCATOR;
 use crate::sample::{self, FILTER, charge, decide};
 use crate::settings::{SETTINGS, Settings};
 use crate::thread::Charged;
@@ -48,13 +48,13 @@ macro_rules! allocation {
             match $size {
                 Some(size) => match charge(size) {
                     // SAFETY: forwards the call.
-                    None => unsafe { REAL.$name()($($parameter),*) },
+                    None => unsafe { NEXT_ALLOCATOR.$name()($($parameter),*) },
                     // SAFETY: the same call.
                     Some(charged) => unsafe { $slow($($parameter,)* charged) },
                 },
                 // The request fails, and the allocator reports the failure.
                 // SAFETY: forwards the call.
-                None => unsafe { REAL.$name()($($parameter),*) },
+                None => unsafe { NEXT_ALLOCATOR.$name()($($parameter),*) },
             }
         }
 
@@ -72,7 +72,7 @@ macro_rules! sampled {
             let size = $size.unwrap_or(0);
             let rate = decide(size, charged);
             // SAFETY: forwards the call.
-            let block = unsafe { REAL.$name()($($parameter),*) };
+            let block = unsafe { NEXT_ALLOCATOR.$name()($($parameter),*) };
             if let Some(rate) = rate {
                 sample::begin(block as usize, size, rate);
             }
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn posix_memalign(
 ) -> c_int {
     match charge(size) {
         // SAFETY: forwards the call.
-        None => unsafe { REAL.posix_memalign()(place, alignment, size) },
+        None => unsafe { NEXT_ALLOCATOR.posix_memalign()(place, alignment, size) },
         // SAFETY: the same call.
         Some(charged) => unsafe { posix_memalign_sampled(place, alignment, size, charged) },
     }
@@ -194,7 +194,7 @@ unsafe extern "C" fn posix_memalign_sampled(
 ) -> c_int {
     let rate = decide(size, charged);
     // SAFETY: forwards the call.
-    let error = unsafe { REAL.posix_memalign()(place, alignment, size) };
+    let error = unsafe { NEXT_ALLOCATOR.posix_memalign()(place, alignment, size) };
     if let Some(rate) = rate {
         let block = match error {
             // SAFETY: the allocator has just written it.
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
         Some(charged) => charged,
         None if FILTER.may_hold(block as usize) => Charged::RunsOn,
         // SAFETY: forwards the call.
-        None => return unsafe { REAL.realloc()(block, size) },
+        None => return unsafe { NEXT_ALLOCATOR.realloc()(block, size) },
     };
     // SAFETY: the same call.
     unsafe { realloc_sampled(block, size, charged) }
@@ -236,11 +236,11 @@ unsafe extern "C" fn realloc_sampled(
             sample::failed();
         }
         // SAFETY: forwards the call, which fails and leaves the block as it is.
-        return unsafe { REAL.realloc()(block, size) };
+        return unsafe { NEXT_ALLOCATOR.realloc()(block, size) };
     }
     let of = sample::begin_move(block as usize);
     // SAFETY: forwards the call.
-    let moved = unsafe { REAL.realloc()(block, size) };
+    let moved = unsafe { NEXT_ALLOCATOR.realloc()(block, size) };
     if let Some(of) = of {
         // With a size of 0 the block is freed, whatever `realloc` returns.
         sample::end_move(of, block as usize, moved.is_null() && size != 0);
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn reallocarray(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::real::{Sized, Usual};
+    use crate::next_allocator::{Sized, Usual};
     use crate::sample::charge_at;
     use crate::thread::Countdown;
     use core::sync::atomic::Ordering::Relaxed;

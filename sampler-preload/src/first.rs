@@ -11,7 +11,7 @@
 
 use crate::boot::boot;
 use crate::next::{Files, weak};
-use crate::real::{Freeing, Moving, Sized, Storing};
+use crate::next_allocator::{Freeing, Moving, Sized, Storing};
 use crate::{entry, release};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};

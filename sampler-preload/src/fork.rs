@@ -11,7 +11,7 @@
 
 use crate::clock;
 use crate::next::weak;
-use crate::thread::{Countdown, Dice, mixed};
+use crate::thread::{Countdown, ThreadRandom, mixed};
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -68,7 +68,7 @@ unsafe extern "C" fn before() {
 unsafe extern "C" fn child() {
     crate::boot::note_forked();
     crate::settings::SETTINGS.note_forked();
-    Dice::reseed();
+    ThreadRandom::reseed();
     Countdown.swap(0);
 }
 
@@ -86,7 +86,7 @@ fn note_injected_child() {
     // Several threads may come here. Each draws numbers that no other thread has.
     crate::boot::note_child(random());
     crate::settings::SETTINGS.note_forked();
-    Dice::reseed();
+    ThreadRandom::reseed();
     MARK.word.store(1, Relaxed);
 }
 
@@ -112,7 +112,7 @@ fn rdrand() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::thread::Dice;
+    use crate::thread::ThreadRandom;
     use sampler_common::sampling::Random as _;
 
     /// Two children of one parent, as the kernel leaves them: the same words, but a cleared mark.
@@ -129,7 +129,7 @@ mod tests {
             let seed = crate::boot::SEED.load(Relaxed);
             prepare_new_child();
             assert_eq!(crate::boot::SEED.load(Relaxed), seed, "it is a child only once");
-            (seed, Dice.next())
+            (seed, ThreadRandom.next())
         });
         INJECTED.store(0, Relaxed);
         assert_ne!(draws[0].0, draws[1].0);

@@ -11,8 +11,8 @@
 
 use crate::boot::{IS_DONE, SEED};
 use crate::fork::{INJECTED, MARK};
+use crate::next_allocator::{RARE_FUNCTIONS, USUAL_FUNCTIONS};
 use crate::operators::OPERATORS;
-use crate::real::{RARE_FUNCTIONS, USUAL_FUNCTIONS};
 use crate::sample::{FILTER, TABLE};
 use crate::settings::SETTINGS;
 use core::ffi::c_void;
@@ -119,7 +119,7 @@ pub static WORDS: LoaderWords = LoaderWords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::real::REAL;
+    use crate::next_allocator::NEXT_ALLOCATOR;
     use core::sync::atomic::Ordering::Relaxed;
     use std::collections::HashSet;
 
@@ -149,8 +149,8 @@ mod tests {
         let pvalloc = functions().find(|function| name(function) == "pvalloc").unwrap();
         // SAFETY: a static of this library.
         let next = unsafe { &*pvalloc.next };
-        let before = next.swap(theirs as crate::real::Sized as *mut c_void, Relaxed);
-        let now = REAL.pvalloc() as usize;
+        let before = next.swap(theirs as crate::next_allocator::Sized as *mut c_void, Relaxed);
+        let now = NEXT_ALLOCATOR.pvalloc() as usize;
         next.store(before, Relaxed);
         assert_eq!(now, theirs as *const () as usize);
     }

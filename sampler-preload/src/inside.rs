@@ -6,10 +6,10 @@
 //! called the outer function, and frees the outer function's block.
 //!
 //! So a call sets a mark ([`marked`]) if the allocator is not known to work without nested calls
-//! ([`crate::real`]). Calls of C++ operators set a mark too. The inner function is charged as
-//! usual, since `malloc` has no time for a check. If it would be sampled, it checks the mark and is
-//! not sampled. Dropping the samples of some calls does not change the probability of the others:
-//! the rest of an exponential distance is exponential.
+//! ([`crate::next_allocator`]). Calls of C++ operators set a mark too. The inner function is
+//! charged as usual, since `malloc` has no time for a check. If it would be sampled, it checks the
+//! mark and is not sampled. Dropping the samples of some calls does not change the probability of
+//! the others: the rest of an exponential distance is exponential.
 //!
 //! The mark is the stack pointer at the outer call. It stays if the call is left by `longjmp` or an
 //! exception. A mark counts only for calls slightly deeper in the same stack, and only while the

@@ -71,7 +71,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::real::Usual;
+    use crate::next_allocator::Usual;
 
     const SECOND_NS: u64 = 1_000_000_000;
 

@@ -9,8 +9,8 @@
 
 use crate::first;
 use crate::next::Files;
+use crate::next_allocator::NEXT_ALLOCATOR;
 use crate::operators::Operator;
-use crate::real::REAL;
 use crate::sample::{self, FILTER, charge, decide};
 use crate::thread::{Charged, marked};
 use core::arch::naked_asm;
@@ -210,7 +210,7 @@ before_the_operator! {
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new_of_malloc"))]
 unsafe extern "C" fn block_of_malloc(size: usize, _: usize, charged: Charged) -> *mut c_void {
     // SAFETY: it has no conditions.
-    sampled_block(size, charged, || unsafe { REAL.malloc()(size) })
+    sampled_block(size, charged, || unsafe { NEXT_ALLOCATOR.malloc()(size) })
 }
 
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new_of_aligned_alloc"))]
@@ -220,7 +220,7 @@ unsafe extern "C" fn block_of_aligned_alloc(
     charged: Charged,
 ) -> *mut c_void {
     // SAFETY: the operator's caller guarantees the alignment.
-    sampled_block(size, charged, || unsafe { REAL.aligned_alloc()(alignment, size) })
+    sampled_block(size, charged, || unsafe { NEXT_ALLOCATOR.aligned_alloc()(alignment, size) })
 }
 
 #[inline(always)]

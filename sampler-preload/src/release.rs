@@ -2,7 +2,7 @@
 //! [`crate::entry`] has the allocating functions, in the same structure.
 
 use crate::filter::{FACTOR, SHIFT};
-use crate::real::REAL;
+use crate::next_allocator::NEXT_ALLOCATOR;
 use crate::sample::{self, FILTER};
 use crate::settings::{SETTINGS, Settings};
 use core::arch::naked_asm;
@@ -23,7 +23,7 @@ macro_rules! release {
                 return unsafe { $slow(block $(, $parameter)*) };
             }
             // SAFETY: forwards the call.
-            unsafe { REAL.$name()(block $(, $parameter)*) }
+            unsafe { NEXT_ALLOCATOR.$name()(block $(, $parameter)*) }
         }
 
         sampled! { $name, $slow, $export, ($($parameter),*) }
@@ -41,7 +41,7 @@ macro_rules! sampled {
             // another thread.
             sample::end(block as usize);
             // SAFETY: forwards the call.
-            unsafe { REAL.$name()(block $(, $parameter)*) }
+            unsafe { NEXT_ALLOCATOR.$name()(block $(, $parameter)*) }
         }
     };
 }

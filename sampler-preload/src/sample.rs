@@ -4,7 +4,7 @@ use crate::filter::Filter;
 use crate::inside::is_inside;
 use crate::settings::{SETTINGS, Settings};
 use crate::table::{Entered, Move, Table};
-use crate::thread::{Charged, Countdown, Dice};
+use crate::thread::{Charged, Countdown, ThreadRandom};
 use crate::{boot, fork, pages, probes, weight};
 use core::sync::atomic::Ordering::Relaxed;
 use sampler_common::sampling::rate::HAZARD_CERTAIN;
@@ -77,12 +77,12 @@ fn is_hit(hazard: u64, charged: Charged) -> bool {
         Charged::Idle => 0,
         Charged::Not => Countdown.fetch_sub(hazard as i64),
     };
-    if trial(&ChargedCountdown(before), hazard, &mut Dice) == Trial::Miss {
+    if trial(&ChargedCountdown(before), hazard, &mut ThreadRandom) == Trial::Miss {
         return false;
     }
     // Begins the next countdown. Otherwise the next request would have to take this slow path to
     // begin it.
-    Countdown.swap(draw(Dice.next()) as i64);
+    Countdown.swap(draw(ThreadRandom.next()) as i64);
     true
 }
 
@@ -107,10 +107,10 @@ pub(crate) fn begin(address: usize, size: usize, rate: Rate) {
         return failed();
     }
     let entered = enter(address);
-    if matches!(entered, Entered::Again | Entered::Lost) {
+    if matches!(entered, Entered::Replaced | Entered::Lost) {
         probes::free(address);
     }
-    let weighted = weight::weighted(size as u64, rate, Dice.next());
+    let weighted = weight::weighted(size as u64, rate, ThreadRandom.next());
     probes::alloc(address, size as u64, weighted);
     if matches!(entered, Entered::Full | Entered::Lost) {
         // The end is reported at once, so that at least allocated totals are right. With `Full` no
@@ -131,7 +131,7 @@ fn enter(address: usize) -> Entered {
     let entered = if FILTER.may_hold(address) { TABLE.enter(address) } else { TABLE.add(address) };
     match entered {
         Entered::New => FILTER.add(address),
-        Entered::Again => probes::ended(Unusual::EndedLate),
+        Entered::Replaced => probes::ended(Unusual::EndedLate),
         Entered::Full => probes::ended(Unusual::TableFull),
         Entered::Lost => {
             probes::ended(Unusual::TableFull);

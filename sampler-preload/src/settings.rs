@@ -4,7 +4,7 @@
 //! samplerd finds the symbol `sampler_preload_settings` in the library's dynamic symbols; [`MAGIC`]
 //! identifies the layout.
 
-use crate::real::Usual;
+use crate::next_allocator::Usual;
 use core::arch::asm;
 use core::ffi::c_void;
 use core::mem::offset_of;

@@ -62,7 +62,7 @@ pub enum Entered {
     New,
     /// The block is in the set in place of an earlier block at its address, whose end was not
     /// reported yet.
-    Again,
+    Replaced,
     /// There was no room for the block.
     Full,
     /// The block is not in the set: the report of an earlier block's end at its address took too
@@ -118,7 +118,7 @@ impl Table {
         while let Some((slot, now)) = self.find(address) {
             if state(now) != State::Ending as u64 {
                 if self.exchange(slot, now, held) {
-                    return Entered::Again;
+                    return Entered::Replaced;
                 }
             } else if patience > 0 {
                 patience -= 1;

@@ -57,7 +57,7 @@ pub struct Countdown;
 
 /// This thread's random numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Dice;
+pub struct ThreadRandom;
 
 /// This thread's mark, see [`crate::inside`].
 #[derive(Clone, Copy, Debug)]
@@ -188,22 +188,22 @@ pub(crate) unsafe extern "C" fn marked(
     )
 }
 
-impl Random for Dice {
+impl Random for ThreadRandom {
     fn next(&mut self) -> u64 {
-        let before = Dice::add(GAMMA);
+        let before = ThreadRandom::add(GAMMA);
         if before == 0 {
             // The first number of this thread, or one of 2⁶⁴ numbers.
-            Dice::reseed();
-            return mixed(Dice::add(GAMMA));
+            ThreadRandom::reseed();
+            return mixed(ThreadRandom::add(GAMMA));
         }
         mixed(before)
     }
 }
 
-impl Dice {
+impl ThreadRandom {
     /// Seeds the numbers anew, with a seed that no other thread or process has.
     pub fn reseed() {
-        Dice::add(mixed(crate::boot::seed()));
+        ThreadRandom::add(mixed(crate::boot::seed()));
     }
 
     fn add(amount: u64) -> u64 {
@@ -237,7 +237,8 @@ mod tests {
 
     #[test]
     fn threads_draw_different_random_numbers() {
-        let throw = || std::thread::spawn(|| [Dice.next(), Dice.next()]).join().unwrap();
+        let throw =
+            || std::thread::spawn(|| [ThreadRandom.next(), ThreadRandom.next()]).join().unwrap();
         let (first, second) = (throw(), throw());
         assert!(first[0] != first[1] && first[0] != second[0] && first[1] != second[0]);
     }

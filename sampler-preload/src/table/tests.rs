@@ -17,7 +17,7 @@ fn the_table_is_a_set() {
         let block = address((random >> 33) as usize % 20_000);
         if random >> 63 == 0 {
             let entered = table.enter(block);
-            let expected = if held.insert(block) { Entered::New } else { Entered::Again };
+            let expected = if held.insert(block) { Entered::New } else { Entered::Replaced };
             assert_eq!(entered, expected);
         } else {
             assert_eq!(table.remove(block), held.remove(&block));
@@ -50,7 +50,7 @@ fn realloc_ends_a_block_or_keeps_it() {
     // The address is given out again before the end was reported.
     table.enter(64);
     let of = table.begin_move(64).unwrap();
-    assert_eq!(table.enter(64), Entered::Again);
+    assert_eq!(table.enter(64), Entered::Replaced);
     assert!(!table.end(of));
     assert!(table.remove(64));
 }
@@ -77,7 +77,7 @@ fn a_move_ends_its_own_block() {
     for is_removed in [false, true] {
         table.enter(64);
         let first = table.begin_move(64).unwrap();
-        assert_eq!(table.enter(64), Entered::Again);
+        assert_eq!(table.enter(64), Entered::Replaced);
         if is_removed {
             assert!(table.remove(64));
             assert_eq!(table.enter(64), Entered::New);

@@ -45,10 +45,10 @@ pub type FreeingAligned = unsafe extern "C" fn(*mut c_void, usize, usize);
 
 /// The allocator behind us.
 #[derive(Clone, Copy, Debug)]
-pub struct Real;
+pub struct NextAllocator;
 
 /// The only instance.
-pub const REAL: Real = Real;
+pub const NEXT_ALLOCATOR: NextAllocator = NextAllocator;
 
 /// Pointers to some of the allocator's functions: at `$at` (`$words` as a constant expression), and
 /// those behind trampolines at `$marked`.
@@ -68,7 +68,7 @@ macro_rules! functions {
             }
         }
 
-        impl Real {
+        impl NextAllocator {
             $($(#[$doc])*
             #[inline(always)]
             pub fn $name(self) -> $kind {
@@ -160,7 +160,7 @@ functions! {
     free_aligned_sized: FreeingAligned = c"free_aligned_sized", boot::free_aligned_sized, plain_free_aligned;
 }
 
-impl Real {
+impl NextAllocator {
     /// Looks up all functions.
     pub(crate) fn take(self, files: &Files) {
         take_usual(files);
@@ -246,9 +246,9 @@ mod tests {
             fn malloc(size: usize) -> *mut c_void;
             fn posix_memalign(place: *mut *mut c_void, alignment: usize, size: usize) -> c_int;
         }
-        REAL.take(&Files::here());
-        assert_eq!(REAL.malloc() as usize, malloc as *const () as usize);
-        assert_eq!(REAL.posix_memalign() as usize, posix_memalign as *const () as usize);
+        NEXT_ALLOCATOR.take(&Files::here());
+        assert_eq!(NEXT_ALLOCATOR.malloc() as usize, malloc as *const () as usize);
+        assert_eq!(NEXT_ALLOCATOR.posix_memalign() as usize, posix_memalign as *const () as usize);
     }
 
     #[test]
