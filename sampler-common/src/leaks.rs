@@ -152,7 +152,7 @@ pub struct Leaks {
     /// Upper bound of the growth of a stack without a sample that came or went, bytes.
     pub unseen: f64,
     /// Upper bound of the growth of a stack that is not known to grow, bytes; at least `unseen`.
-    pub most_missed: f64,
+    pub max_other_growth: f64,
     /// Stacks by falling lower bound.
     pub stacks: Vec<Leak>,
     /// Number of stacks of which a sample came or went, before the cut to the top stacks. As many
@@ -181,8 +181,8 @@ pub struct Ranking {
     pub growing: u64,
     /// See [`Leaks::unseen`].
     pub unseen: f64,
-    /// See [`Leaks::most_missed`].
-    pub most_missed: f64,
+    /// See [`Leaks::max_other_growth`].
+    pub max_other_growth: f64,
 }
 
 impl Ranking {
@@ -210,7 +210,7 @@ impl Ranking {
         let growing = order.partition_point(|(_, of)| of.low > 0.0);
         let unseen = growth(&Turnover::default(), &Turnover::default(), unseen_bytes, each).high;
         let missed = order[growing..].iter().map(|(_, of)| of.high);
-        let most_missed = missed.fold(unseen, f64::max);
+        let max_other_growth = missed.fold(unseen, f64::max);
         let mut total = others.clone();
         stacks.iter().for_each(|of| total.add(of));
         order.truncate(if top > 0 { top } else { order.len() });
@@ -221,7 +221,7 @@ impl Ranking {
             total: of(&total, growth_at(&total, confidence)),
             growing: growing as u64,
             unseen,
-            most_missed,
+            max_other_growth,
         }
     }
 }
@@ -294,10 +294,10 @@ mod tests {
     fn without_growth_the_largest_missable_growth_is_given() {
         let of = ranking(&[blocks(100, 104, 50, 10), blocks(3, 4, 0, 0)], 0);
         assert_eq!(of.growing, 0);
-        assert!(of.most_missed > 2e6 && of.most_missed < 6e6, "{of:?}");
+        assert!(of.max_other_growth > 2e6 && of.max_other_growth < 6e6, "{of:?}");
         let none = ranking(&[], 0);
         assert_eq!((none.growing, none.total.growth.value), (0, 0.0));
-        assert_eq!(none.most_missed, none.unseen);
+        assert_eq!(none.max_other_growth, none.unseen);
         assert!(none.total.kept.is_none() && none.total.age.value.is_none());
     }
 

@@ -13,12 +13,12 @@ fn price() -> impl Strategy<Value = Measured> {
 fn tariff() -> impl Strategy<Value = Tariff> {
     let hits = proptest::array::uniform6(proptest::array::uniform2(price().prop_map(Some)));
     (hits, price(), price(), price(), price(), price(), 0.0..0.2f64).prop_map(
-        |(hits, disturbed, returned, few, many, ended, speed_error)| Tariff {
+        |(hits, cold_cache, returned, few, many, ended, speed_error)| Tariff {
             hits,
-            disturbed: Some(disturbed),
-            returned: Some(returned),
+            cold_cache: Some(cold_cache),
+            return_probe: Some(returned),
             sampled: Line::through(&[(4.0, few), (60.0, many)]),
-            ended: Some(ended),
+            sampled_free: Some(ended),
             speed_error,
         },
     )

@@ -61,7 +61,7 @@ fn on_entry(call: &Call) -> u32 {
         fast_path_size(call, cookie, slot)
     };
     let charged = size.map_or(Charged::NOT, |size| fast_path(size, slot));
-    if charged.is_over() {
+    if charged.is_not_sampled() {
         return SKIP;
     }
     slow_path(call.raw(), cookie.in_slot(slot).0, charged.design, charged.left)
@@ -99,10 +99,10 @@ struct Charged {
 impl Charged {
     const NOT: Charged = Charged { design: 0, left: 0 };
     /// The request was not sampled, and is in the exact totals.
-    const OVER: Charged = Charged { design: u64::MAX, left: 0 };
+    const NOT_SAMPLED: Charged = Charged { design: u64::MAX, left: 0 };
 
     #[inline(always)]
-    fn is_over(&self) -> bool {
+    fn is_not_sampled(&self) -> bool {
         self.design == u64::MAX
     }
 }
@@ -114,16 +114,16 @@ fn fast_path(size: u64, slot: u32) -> Charged {
     if size >= FOLLOW_BYTES {
         return Charged::NOT;
     }
-    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return Charged::OVER };
-    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return Charged::OVER };
+    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return Charged::NOT_SAMPLED };
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return Charged::NOT_SAMPLED };
     let class = class_index(size);
     let design = design(process, class);
     let Some(hazard) = design.fast_charge(size) else { return Charged::NOT };
     // SAFETY: a field of a map value.
     let left = MapCell(unsafe { &raw mut (*totals).countdown }).fetch_sub(hazard as i64) as u64;
-    if sampling::outlives(left, hazard) {
+    if sampling::keeps_running(left, hazard) {
         add_exact_totals(totals, class, size);
-        return Charged::OVER;
+        return Charged::NOT_SAMPLED;
     }
     Charged { design: design.word(), left }
 }

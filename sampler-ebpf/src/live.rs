@@ -10,7 +10,7 @@ const NOEXIST: u64 = 1;
 const EXIST: u64 = 2;
 const EEXIST: i32 = -17;
 /// Halvings of other processes before a process with no more than its share is halved.
-const SPARED: u64 = 8;
+const HALVINGS_BEFORE_SMALL: u64 = 8;
 
 #[inline(always)]
 fn state() -> Option<*mut KernelState> {
@@ -55,8 +55,8 @@ pub fn next_sample() -> u64 {
 /// before the daemon has thinned it.
 ///
 /// For a process with no more than its share, halving begins after the others have been halved
-/// [`SPARED`] times. The fill does not depend on the sample itself, so that the sample's weight
-/// 2^halvings/π is unbiased.
+/// [`HALVINGS_BEFORE_SMALL`] times. The fill does not depend on the sample itself, so that the
+/// sample's weight 2^halvings/π is unbiased.
 #[inline(always)]
 pub fn halvings(process: *const ProcessConfig) -> u64 {
     let Some(state) = state() else { return 0 };
@@ -71,8 +71,8 @@ pub fn halvings(process: *const ProcessConfig) -> u64 {
     let share = unsafe { core::ptr::read_volatile(&raw const (*state).live_share) };
     // SAFETY: a field of a map value.
     let own = counted(unsafe { core::ptr::read_volatile(&raw const (*process).live) });
-    let spared = if own <= share { SPARED } else { 0 };
-    if steps < spared + MAX_HALVINGS { steps.saturating_sub(spared) } else { MAX_HALVINGS }
+    let before_small = if own <= share { HALVINGS_BEFORE_SMALL } else { 0 };
+    if steps < before_small + MAX_HALVINGS { steps.saturating_sub(before_small) } else { MAX_HALVINGS }
 }
 
 /// Whether no block of the process may enter the live set.

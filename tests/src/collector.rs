@@ -17,7 +17,7 @@ use std::time::Instant;
 
 /// How the collector answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum AnswerMode {
     /// The collector takes everything.
     Take,
     /// The collector takes nothing, and answers with this status. The second field is the
@@ -39,7 +39,7 @@ pub struct Received {
     /// Time of the request.
     pub at: Instant,
     /// How the collector answered.
-    pub manner: Manner,
+    pub mode: AnswerMode,
     /// The first line.
     pub line: String,
     /// Headers, names in lower case.
@@ -64,7 +64,7 @@ impl Received {
 }
 
 struct State {
-    manner: Manner,
+    mode: AnswerMode,
     /// Times of the connections.
     attempts: Vec<Instant>,
     received: Vec<Received>,
@@ -83,7 +83,7 @@ impl Collector {
     pub fn start() -> Result<Collector> {
         let listener = TcpListener::bind("127.0.0.1:0").context("listen")?;
         let address = listener.local_addr()?;
-        let state = State { manner: Manner::Take, attempts: Vec::new(), received: Vec::new() };
+        let state = State { mode: AnswerMode::Take, attempts: Vec::new(), received: Vec::new() };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -97,7 +97,7 @@ impl Collector {
 
     /// Starts a collector that takes everything over gRPC.
     pub fn start_grpc() -> Result<Collector> {
-        let state = State { manner: Manner::Take, attempts: Vec::new(), received: Vec::new() };
+        let state = State { mode: AnswerMode::Take, attempts: Vec::new(), received: Vec::new() };
         let state = Arc::new(Mutex::new(state));
         let address = grpc::start(Arc::clone(&state))?;
         Ok(Collector { address, scheme: "otlp+grpc", state })
@@ -118,8 +118,8 @@ impl Collector {
     }
 
     /// Changes how the collector answers.
-    pub fn behave(&self, manner: Manner) {
-        self.with(|state| state.manner = manner);
+    pub fn behave(&self, mode: AnswerMode) {
+        self.with(|state| state.mode = mode);
     }
 
     /// Times of all connections.
@@ -136,7 +136,7 @@ impl Collector {
     pub fn taken(&self) -> Result<Taken> {
         let mut taken = Taken::default();
         for received in self.received() {
-            if matches!(received.manner, Manner::Take | Manner::Swallow) {
+            if matches!(received.mode, AnswerMode::Take | AnswerMode::Swallow) {
                 taken.add(&received.message()?)?;
             }
         }
@@ -151,10 +151,10 @@ impl Collector {
 
 fn serve(stream: TcpStream, shared: &Mutex<State>) -> Result<()> {
     let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
-    let manner = {
+    let mode = {
         let mut state = lock();
         state.attempts.push(Instant::now());
-        state.manner
+        state.mode
     };
     stream.set_read_timeout(Some(wait::DEADLINE))?;
     let mut reader = BufReader::new(stream);
@@ -162,30 +162,23 @@ fn serve(stream: TcpStream, shared: &Mutex<State>) -> Result<()> {
     reader.read_line(&mut line)?;
     let headers = headers(&mut reader)?;
     let length: usize = headers.get("content-length").context("no length")?.parse()?;
-    let mut body = vec![0; if manner == Manner::HangUp { length / 2 } else { length }];
+    let mut body = vec![0; if mode == AnswerMode::HangUp { length / 2 } else { length }];
     reader.read_exact(&mut body)?;
-    if manner == Manner::HangUp {
+    if mode == AnswerMode::HangUp {
         return Ok(());
     }
     let line = line.trim_end().to_owned();
-    lock().received.push(Received {
-        at: Instant::now(),
-        manner,
-        line,
-        headers,
-        body,
-        message: None,
-    });
+    lock().received.push(Received { at: Instant::now(), mode, line, headers, body, message: None });
     let mut stream = reader.into_inner();
-    let answer = match manner {
-        Manner::Take => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
-        Manner::Refuse(status, seconds) => {
+    let answer = match mode {
+        AnswerMode::Take => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        AnswerMode::Refuse(status, seconds) => {
             let retry = seconds.map_or(String::new(), |of| format!("Retry-After: {of}\r\n"));
             format!("HTTP/1.1 {status} X\r\n{retry}Content-Length: 4\r\n\r\nbusy")
         }
-        Manner::Garbage => "\u{1b}[31m no HTTP at all\r\n\r\n".to_owned(),
-        Manner::Swallow | Manner::HangUp => return Ok(()),
-        Manner::Silence => {
+        AnswerMode::Garbage => "\u{1b}[31m no HTTP at all\r\n\r\n".to_owned(),
+        AnswerMode::Swallow | AnswerMode::HangUp => return Ok(()),
+        AnswerMode::Silence => {
             // The read ends when samplerd gives up.
             let _ = stream.read(&mut [0]);
             return Ok(());

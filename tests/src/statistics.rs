@@ -45,7 +45,7 @@ pub struct Comparison {
     /// K, the fourth cumulant of the estimate.
     pub cumulant: f64,
     /// W, the variance of the reported variance.
-    pub wobble: f64,
+    pub variance_of_variance: f64,
 }
 
 /// Σ(estimate − truth)²/V against its limits.
@@ -97,9 +97,10 @@ pub fn chi_squared(comparisons: &[Comparison]) -> Result<Pooled> {
 pub fn reported_variance(comparisons: &[Comparison]) -> Result<Pooled> {
     ensure!(!comparisons.is_empty(), "nothing to pool");
     let sum: f64 = comparisons.iter().map(|c| c.reported_variance / c.variance - 1.0).sum();
-    let wobble: f64 = comparisons.iter().map(|c| c.wobble / c.variance.powi(2)).sum();
+    let variance_of_variance: f64 =
+        comparisons.iter().map(|c| c.variance_of_variance / c.variance.powi(2)).sum();
     let high = Normal::standard().inverse_cdf(1.0 - FALSE_ALARM / 2.0);
-    Ok(Pooled { statistic: sum / wobble.sqrt(), low: -high, high })
+    Ok(Pooled { statistic: sum / variance_of_variance.sqrt(), low: -high, high })
 }
 
 /// Bytes estimated by the wrong order of operations: n samples of `own` bytes together, unbiased as
@@ -169,7 +170,7 @@ mod tests {
             expected: 0.0,
             variance: 0.0,
             cumulant: 0.0,
-            wobble: 0.0,
+            variance_of_variance: 0.0,
         };
         let (mut samples, mut own) = (0, 0.0);
         for i in 0..4000 {
@@ -180,7 +181,7 @@ mod tests {
             c.expected += pi;
             c.variance += s * s * q / pi;
             c.cumulant += s.powi(4) * q * (1.0 - 6.0 * pi * q) / pi.powi(3);
-            c.wobble += (s * s * q / pi).powi(2) * q / pi;
+            c.variance_of_variance += (s * s * q / pi).powi(2) * q / pi;
             if uniform(state) < pi {
                 c.estimate += s / pi;
                 c.reported_variance += (s / pi).powi(2) * q;

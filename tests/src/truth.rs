@@ -29,7 +29,7 @@ pub struct Spread {
     /// Fourth cumulant of the estimate.
     pub cumulant: f64,
     /// Variance of the reported variance.
-    pub wobble: f64,
+    pub variance_of_variance: f64,
 }
 
 /// One function of a workload.
@@ -99,7 +99,7 @@ impl Spread {
     fn add(&mut self, other: &Spread) {
         self.variance += other.variance;
         self.cumulant += other.cumulant;
-        self.wobble += other.wobble;
+        self.variance_of_variance += other.variance_of_variance;
     }
 }
 
@@ -117,7 +117,7 @@ fn sums(value: &Value) -> Result<TrueSums> {
         Ok(Spread {
             variance: number(&format!("variance_{of}"))?,
             cumulant: number(&format!("cumulant_{of}"))?,
-            wobble: number(&format!("wobble_{of}"))?,
+            variance_of_variance: number(&format!("variance_of_variance_{of}"))?,
         })
     };
     Ok(TrueSums {

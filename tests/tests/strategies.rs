@@ -86,7 +86,7 @@ fn compare(
             expected: if variance_is_known { sums.expected } else { moments.samples as f64 },
             variance: if variance_is_known { spread.variance } else { moments.variance },
             cumulant: spread.cumulant,
-            wobble: spread.wobble,
+            variance_of_variance: spread.variance_of_variance,
         });
     }
     covered(function, profile)
@@ -160,7 +160,7 @@ fn bernoulli_estimates_have_the_stated_errors() -> Result<()> {
                 expected,
                 variance: of_objects.variance,
                 cumulant: of_objects.cumulant,
-                wobble: of_objects.wobble,
+                variance_of_variance: of_objects.variance_of_variance,
             });
         }
     }
@@ -289,7 +289,7 @@ fn printed(function: &Function, profile: &Profile, counted: Counted) -> Comparis
         variance,
         // Upper bound: the cumulant of as many exponential variables.
         cumulant: 6.0 * variance * variance / expected.max(1.0),
-        wobble: 0.0,
+        variance_of_variance: 0.0,
     }
 }
 

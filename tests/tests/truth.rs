@@ -25,7 +25,7 @@ struct Method {
 }
 
 /// 22 runs of 660,000 allocations: 14 million calls.
-const WAYS: &[Method] = &[
+const METHODS: &[Method] = &[
     Method { name: "default", runs: 6, build: Build::Plain, arguments: &[] },
     Method {
         name: "session",
@@ -41,7 +41,7 @@ const WAYS: &[Method] = &[
 /// Confidence of an interval. Compared are 7 functions and the total, allocated and live, in each
 /// run.
 fn confidence() -> f64 {
-    let runs: u64 = WAYS.iter().map(|way| way.runs).sum();
+    let runs: u64 = METHODS.iter().map(|method| method.runs).sum();
     1.0 - 1e-7 / (runs * 8 * 2) as f64
 }
 
@@ -54,10 +54,10 @@ struct Data {
 fn estimates_have_the_stated_errors() -> Result<()> {
     let mut data = Data { alloc: Vec::new(), live: Vec::new() };
     let mut seed = 0;
-    for way in WAYS {
-        for _ in 0..way.runs {
+    for method in METHODS {
+        for _ in 0..method.runs {
             seed += 1;
-            run(way, seed, &mut data).with_context(|| format!("{} seed {seed}", way.name))?;
+            run(method, seed, &mut data).with_context(|| format!("{} seed {seed}", method.name))?;
         }
     }
     statistics::judge("allocated bytes", &data.alloc)?;
@@ -112,8 +112,8 @@ fn profile(build: Build, seed: u64, arguments: &[&str]) -> Result<(Profile, Trut
     Ok((profile, truth))
 }
 
-fn run(way: &Method, seed: u64, data: &mut Data) -> Result<()> {
-    let (profile, truth) = profile(way.build, seed, way.arguments)?;
+fn run(method: &Method, seed: u64, data: &mut Data) -> Result<()> {
+    let (profile, truth) = profile(method.build, seed, method.arguments)?;
     exact(&profile, &truth)?;
     ensure!(profile.lost_samples == 0, "samples were lost: {}", profile.json["lost"]);
 
@@ -125,7 +125,7 @@ fn run(way: &Method, seed: u64, data: &mut Data) -> Result<()> {
     for function in &truth.functions {
         // posix_memalign calls malloc for small alignments, from code without frame pointers. A
         // walk by frame pointers then misses the caller. The total above includes those bytes.
-        if way.name == "fp" && function.name == "alloc_aligned" {
+        if method.name == "fp" && function.name == "alloc_aligned" {
             continue;
         }
         let row = profile.row(&function.name);
@@ -176,7 +176,7 @@ fn compare(function: &Function, row: &Row, data: &mut Data) -> Result<()> {
             expected: sums.expected,
             variance: sums.of_bytes.variance,
             cumulant: sums.of_bytes.cumulant,
-            wobble: sums.of_bytes.wobble,
+            variance_of_variance: sums.of_bytes.variance_of_variance,
         });
     }
     Ok(())

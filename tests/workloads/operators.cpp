@@ -55,9 +55,9 @@ static void send() {
 }
 
 static void say_row(const row &of, const char *end) {
-    const char *zeros = "\"expected\":0,\"variance_bytes\":0,\"cumulant_bytes\":0,\"wobble_bytes\":0,"
-                        "\"variance_objects\":0,\"cumulant_objects\":0,\"wobble_objects\":0,"
-                        "\"variance_trials\":0,\"cumulant_trials\":0,\"wobble_trials\":0";
+    const char *zeros = "\"expected\":0,\"variance_bytes\":0,\"cumulant_bytes\":0,\"variance_of_variance_bytes\":0,"
+                        "\"variance_objects\":0,\"cumulant_objects\":0,\"variance_of_variance_objects\":0,"
+                        "\"variance_trials\":0,\"cumulant_trials\":0,\"variance_of_variance_trials\":0";
     print("{\"name\":\"%s\",\"alloc\":{\"objects\":%lu,\"bytes\":%lu,%s},"
           "\"live\":{\"objects\":%lu,\"bytes\":%lu,%s}}%s",
             of.name, of.objects, of.bytes, zeros, of.held, of.held_bytes, zeros, end);

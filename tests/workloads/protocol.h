@@ -33,8 +33,8 @@ static inline void keep(void *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 struct sums {
     uint64_t objects, bytes;
     double expected;
-    double variance_bytes, cumulant_bytes, wobble_bytes;
-    double variance_objects, cumulant_objects, wobble_objects;
+    double variance_bytes, cumulant_bytes, variance_of_variance_bytes;
+    double variance_objects, cumulant_objects, variance_of_variance_objects;
     double variance_trials, cumulant_trials;
 };
 
@@ -65,15 +65,15 @@ static inline void add(struct sums *sums, size_t size) {
     double q = exp(exponent), pi = -expm1(exponent);
     double variance = q / pi;
     double cumulant = q * (1 - 6 * pi * q) / (pi * pi * pi);
-    double wobble = variance * variance * variance;
+    double variance_of_variance = variance * variance * variance;
     if (strategy == POISSON) {
         double m = bytes / interval;
         if (m >= log(100.0)) {
             pi = 1;
-            variance = cumulant = wobble = 0;
+            variance = cumulant = variance_of_variance = 0;
         } else {
             variance = 1 / m;
-            cumulant = wobble = 1 / (m * m * m);
+            cumulant = variance_of_variance = 1 / (m * m * m);
         }
     }
     sums->expected += pi;
@@ -81,10 +81,10 @@ static inline void add(struct sums *sums, size_t size) {
     sums->cumulant_trials += 6 * pi * interval * interval * interval * interval;
     sums->variance_bytes += s * s * variance;
     sums->cumulant_bytes += s * s * s * s * cumulant;
-    sums->wobble_bytes += s * s * s * s * wobble;
+    sums->variance_of_variance_bytes += s * s * s * s * variance_of_variance;
     sums->variance_objects += variance;
     sums->cumulant_objects += cumulant;
-    sums->wobble_objects += wobble;
+    sums->variance_of_variance_objects += variance_of_variance;
 }
 
 static inline void add_sums(struct sums *to, const struct sums *from) {
@@ -93,10 +93,10 @@ static inline void add_sums(struct sums *to, const struct sums *from) {
     to->expected += from->expected;
     to->variance_bytes += from->variance_bytes;
     to->cumulant_bytes += from->cumulant_bytes;
-    to->wobble_bytes += from->wobble_bytes;
+    to->variance_of_variance_bytes += from->variance_of_variance_bytes;
     to->variance_objects += from->variance_objects;
     to->cumulant_objects += from->cumulant_objects;
-    to->wobble_objects += from->wobble_objects;
+    to->variance_of_variance_objects += from->variance_of_variance_objects;
     to->variance_trials += from->variance_trials;
     to->cumulant_trials += from->cumulant_trials;
 }
@@ -141,12 +141,12 @@ static inline void await_go(void) {
 
 static inline void say_sums(const char *name, const struct sums *s) {
     say("\"%s\":{\"objects\":%llu,\"bytes\":%llu,\"expected\":%.17g,"
-        "\"variance_bytes\":%.17g,\"cumulant_bytes\":%.17g,\"wobble_bytes\":%.17g,"
-        "\"variance_objects\":%.17g,\"cumulant_objects\":%.17g,\"wobble_objects\":%.17g,"
-        "\"variance_trials\":%.17g,\"cumulant_trials\":%.17g,\"wobble_trials\":0}",
+        "\"variance_bytes\":%.17g,\"cumulant_bytes\":%.17g,\"variance_of_variance_bytes\":%.17g,"
+        "\"variance_objects\":%.17g,\"cumulant_objects\":%.17g,\"variance_of_variance_objects\":%.17g,"
+        "\"variance_trials\":%.17g,\"cumulant_trials\":%.17g,\"variance_of_variance_trials\":0}",
         name, (unsigned long long)s->objects, (unsigned long long)s->bytes, s->expected,
-        s->variance_bytes, s->cumulant_bytes, s->wobble_bytes, s->variance_objects,
-        s->cumulant_objects, s->wobble_objects, s->variance_trials, s->cumulant_trials);
+        s->variance_bytes, s->cumulant_bytes, s->variance_of_variance_bytes, s->variance_objects,
+        s->cumulant_objects, s->variance_of_variance_objects, s->variance_trials, s->cumulant_trials);
 }
 
 static inline void say_truth(const struct row *rows, size_t count) {

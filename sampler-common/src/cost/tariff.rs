@@ -12,19 +12,19 @@ pub struct Tariff {
     pub hits: [HitPrices; Program::ALL.len()],
     /// Additional price of a hit in a program whose work empties the first-level caches between any
     /// two hits, compared with a loop of nothing but hits.
-    pub disturbed: Option<Measured>,
+    pub cold_cache: Option<Measured>,
     /// Additional price of following a call to its return.
-    pub returned: Option<Measured>,
+    pub return_probe: Option<Measured>,
     /// Additional price of a sample over following its call: by the KiB of stack copied.
     pub sampled: Option<Line>,
     /// Additional price of the end of a sampled block over the hit.
-    pub ended: Option<Measured>,
+    pub sampled_free: Option<Measured>,
     /// Relative standard error that all prices share ([`super::Speed`]).
     pub speed_error: f64,
 }
 
 impl Tariff {
-    /// The cost of a hit in some program. The part of [`Tariff::disturbed`] that the hit pays is
+    /// The cost of a hit in some program. The part of [`Tariff::cold_cache`] that the hit pays is
     /// unknown: every part from none to all is equally likely.
     pub fn hit(&self, program: Program, placed: Placed) -> Option<Measured> {
         let (calm, more) = (self.calm(program, placed)?, self.more());
@@ -40,7 +40,7 @@ impl Tariff {
 
     /// The additional cost of a hit over a hit in a loop of nothing but hits.
     fn more(&self) -> Measured {
-        self.disturbed.map_or(Measured::default(), |of| Measured::either(Measured::default(), of))
+        self.cold_cache.map_or(Measured::default(), |of| Measured::either(Measured::default(), of))
     }
 
     /// The cost of a hit in a loop of nothing but hits.
@@ -68,8 +68,8 @@ impl Tariff {
         // The same program pays the additional cost, for every kind of hit: all hits share one
         // error.
         spent.add(Events { count: hits, variance: 0.0 }, Some(self.more()));
-        spent.add(work.returns, self.returned);
-        spent.add(work.ended, self.ended);
+        spent.add(work.returns, self.return_probe);
+        spent.add(work.ended, self.sampled_free);
         match self.sampled {
             Some(line) => {
                 let Measured { ns, variance } = line.of(work.samples.count, work.stack_kib);
@@ -111,13 +111,13 @@ mod tests {
     fn tariff() -> Tariff {
         Tariff {
             hits: [[price(500.0, 5.0), price(9000.0, 90.0)]; Program::ALL.len()],
-            disturbed: None,
-            returned: price(600.0, 6.0),
+            cold_cache: None,
+            return_probe: price(600.0, 6.0),
             sampled: Line::through(&[
                 (4.0, Measured { ns: 1000.0, variance: 100.0 }),
                 (16.0, Measured { ns: 1600.0, variance: 100.0 }),
             ]),
-            ended: price(300.0, 3.0),
+            sampled_free: price(300.0, 3.0),
             speed_error: 0.0,
         }
     }
@@ -152,7 +152,7 @@ mod tests {
         let mut work = Work::default();
         work.hit(Role::Malloc, Placed::Emulated, Events::exact(600));
         work.hit(Role::Free, Placed::Emulated, Events::exact(400));
-        let tariff = Tariff { disturbed: price(200.0, 4.0), ..tariff() };
+        let tariff = Tariff { cold_cache: price(200.0, 4.0), ..tariff() };
         let range = tariff.charge(&work).range(Confidence::DEFAULT);
         assert_eq!(range.value, 600_000.0);
         assert!(range.low < 500_000.0 && range.high > 700_000.0, "{range:?}");

@@ -10,7 +10,7 @@ pub enum Program {
     /// `malloc` with malloc's own argument.
     Malloc,
     /// Other allocating functions.
-    Shaped,
+    Sized,
     /// Throwing functions, of which only the entry is probed.
     New,
     /// Freeing functions.
@@ -25,7 +25,7 @@ impl Program {
     /// Every path.
     pub const ALL: [Program; 6] = [
         Program::Malloc,
-        Program::Shaped,
+        Program::Sized,
         Program::New,
         Program::Free,
         Program::OtelAlloc,
@@ -37,7 +37,7 @@ impl Program {
         Some(match role {
             Role::Malloc => Program::Malloc,
             Role::Calloc | Role::Realloc | Role::AlignedAlloc | Role::PosixMemalign => {
-                Program::Shaped
+                Program::Sized
             }
             Role::New => Program::New,
             Role::Free => Program::Free,
@@ -58,7 +58,7 @@ impl Program {
     pub const fn name(self) -> &'static str {
         match self {
             Program::Malloc => "malloc",
-            Program::Shaped => "sized",
+            Program::Sized => "sized",
             Program::New => "new",
             Program::Free => "free",
             Program::OtelAlloc => "otel_alloc",

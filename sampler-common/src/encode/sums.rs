@@ -62,10 +62,10 @@ impl<'a, S: Sum> WidestFrames<'a, S> {
         let trie = Trie::of(ids.iter().map(|ids| ids.iter().copied()));
         let (mut nodes, leaves) = weighed(trie, stacks.iter().map(|(_, sum)| width(sum)));
         let all = 1 + nodes[1..].iter().filter(|node| node.value > 0.0).count();
-        let homes = keep_largest(&mut nodes, frames);
+        let kept_ancestors = keep_largest(&mut nodes, frames);
         let mut sums = vec![S::default(); nodes.len()];
         for ((_, sum), leaf) in stacks.iter().zip(leaves) {
-            sums[homes[leaf]].add(sum);
+            sums[kept_ancestors[leaf]].add(sum);
         }
         for node in (1..nodes.len()).rev() {
             let sum = sums[node].clone();

@@ -105,11 +105,11 @@ impl<'a> Tree<'a> {
         let (mut nodes, leaves) = nodes(profile, roots, measure, (&at, functions.len()));
         functions.extend(roots.functions(profile));
         let all = 1 + nodes[1..].iter().filter(|node| node.value > 0.0).count();
-        let homes = keep_largest(&mut nodes, frames);
+        let kept_ancestors = keep_largest(&mut nodes, frames);
         let left_out = all - nodes.len();
         let mut rows = vec![Row::default(); nodes.len()];
         for (stack, leaf) in profile.stacks.iter().zip(leaves) {
-            rows[homes[leaf]].add(&stack.row);
+            rows[kept_ancestors[leaf]].add(&stack.row);
         }
         for node in (1..nodes.len()).rev() {
             let row = std::mem::take(&mut rows[node]);
@@ -191,21 +191,21 @@ pub(super) fn keep_largest(nodes: &mut Vec<Node>, frames: usize) -> Vec<usize> {
     }
     order.push(ROOT);
     order.sort_unstable();
-    let mut homes = vec![usize::MAX; nodes.len()];
+    let mut kept_ancestors = vec![usize::MAX; nodes.len()];
     for (new, old) in order.iter().enumerate() {
-        homes[*old] = new;
+        kept_ancestors[*old] = new;
     }
     let mut kept = Vec::with_capacity(order.len());
     for (old, node) in std::mem::take(nodes).into_iter().enumerate() {
-        let parent = homes[node.parent];
-        if homes[old] == usize::MAX {
-            homes[old] = parent;
+        let parent = kept_ancestors[node.parent];
+        if kept_ancestors[old] == usize::MAX {
+            kept_ancestors[old] = parent;
         } else {
             kept.push(Node { parent, ..node });
         }
     }
     *nodes = kept;
-    homes
+    kept_ancestors
 }
 
 /// The nodes below the root, callers first, siblings by name. `frame` makes a frame from its node,

@@ -57,7 +57,7 @@ mod others;
 use self::groups::{Group, groups};
 use self::others::others;
 use super::quantity::Quantity;
-use super::weighted::{bounds, with_room};
+use super::weighted::{bounds, with_capacity};
 use super::{Confidence, Estimate, Method, Moments, Reference, Row, RowMoments};
 
 pub use self::groups::{MAX_CLASSES, MIN_EXPECTED, MIN_SAMPLES};
@@ -143,8 +143,8 @@ impl GroupSums {
         }
         let others = others(row, reference);
         let of_others = GroupSums::of(&others, reference, quantity);
-        let room = reference.room(&others, quantity, confidence);
-        let (_, high) = bounds(&of_others.moments, &room, confidence.alpha() / 2.0);
+        let capacity = reference.capacity(&others, quantity, confidence);
+        let (_, high) = bounds(&of_others.moments, &capacity, confidence.alpha() / 2.0);
         self.exact - high.min(of_others.most)
     }
 
@@ -172,14 +172,14 @@ pub(super) fn calibrated(
     let (low, high) = if (sums.is_total && row.is_whole()) || is_unsampled {
         (value, value)
     } else {
-        let room = reference.room(row, quantity, confidence);
-        let (_, high) = bounds(moments, &room, tail);
+        let capacity = reference.capacity(row, quantity, confidence);
+        let (_, high) = bounds(moments, &capacity, tail);
         let wider = Moments { variance: moments.variance + sums.others, ..*moments };
-        let (low, _) = if value > 0.0 { bounds(&wider, &room, tail) } else { (0.0, 0.0) };
+        let (low, _) = if value > 0.0 { bounds(&wider, &capacity, tail) } else { (0.0, 0.0) };
         let low = low.min(sums.left_by_others(row, reference, quantity, confidence));
         let (mut low, mut high) = (low.max(moments.own), high);
         if reference.has_changed(row) {
-            let weighted = with_room(quantity.of(&row.total()), &room, confidence);
+            let weighted = with_capacity(quantity.of(&row.total()), &capacity, confidence);
             (low, high) = (low.min(weighted.low), high.max(weighted.high));
         }
         (low, high.min(sums.most))

@@ -1,30 +1,30 @@
 //! Epochs: the times at one rate, if rates have changed. The module computes how much a row may
-//! have allocated unseen in each of them, its room.
+//! have allocated unseen in each of them, its capacity.
 //!
 //! Plainly: a program is sampled every 64 KiB for a while and every 16 MiB afterwards. A stack with
 //! a hundred samples from the first time has an estimate with a narrow interval. Yet the stack may
 //! have allocated 40 MiB in the second time without a sample. The possible amount is bounded,
 //! because exact totals are always counted: all allocations at each rate are known exactly.
 //!
-//! # The room
+//! # The capacity
 //!
 //! An epoch is all the time in which one rate was active in a stratum (or several rates within an
 //! octave). It need not be in one piece. Let u_e be the most that goes unseen per unit of hazard in
 //! epoch e, and T_e what was allocated in it. Let O be the own bytes (or objects) of all rows'
 //! samples in the stratum, and o those of the row's samples. Let r be the largest u of the row's
-//! own samples there (0 without a sample). Then the stratum has a piece of room
+//! own samples there (0 without a sample). Then the stratum has a piece of capacity
 //!
 //! ```text
 //! (u_e, m_e)   for every e with u_e > r, by falling u_e     m_e = min(T_e, T − (O − o) − Σ m of those before)
 //! ```
 //!
-//! in the fractional knapsack of the module `room`: u_e per unit of hazard, m_e at most. No more
-//! can have passed at a rate than was allocated at that rate, nor more than is left of the
+//! in the fractional knapsack of the module `unseen_capacity`: u_e per unit of hazard, m_e at most.
+//! No more can have passed at a rate than was allocated at that rate, nor more than is left of the
 //! stratum's total T.
 //!
-//! Epochs with u_e ≤ r need no room. The interval already has one more event of the row's largest
-//! weight, and an allocation missed at such a rate weighs less. That largest weight is Fay and
-//! Feuer's w_m, which they take over all weights that *could* have been observed (see
+//! Epochs with u_e ≤ r need no capacity. The interval already has one more event of the row's
+//! largest weight, and an allocation missed at such a rate weighs less. That largest weight is Fay
+//! and Feuer's w_m, which they take over all weights that *could* have been observed (see
 //! [`mod@super::weighted`]). A rate without a sample of the row is one of these.
 //!
 //! With one rate there is one epoch. A row with a sample in the stratum has r = u and no piece. A
@@ -38,7 +38,7 @@
 
 use super::Reference;
 use super::quantity::Quantity;
-use super::room::Room;
+use super::unseen_capacity::UnseenCapacity;
 use super::{Confidence, Moments, Row, RowMoments, Stratum, StratumTotals};
 
 /// Rates within this ratio count as the same.
@@ -80,10 +80,10 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Whether a row with `rarest` may have allocated everything in the epoch without a further
+    /// Whether a row with `max_unseen` may have allocated everything in the epoch without a further
     /// sample.
-    fn passes(&self, quantity: Quantity, rarest: f64) -> bool {
-        quantity.unseen(self).objects > rarest * SAME_RATE_RATIO
+    fn passes(&self, quantity: Quantity, max_unseen: f64) -> bool {
+        quantity.unseen(self).objects > max_unseen * SAME_RATE_RATIO
     }
 }
 
@@ -139,11 +139,11 @@ impl Reference {
         if moments.samples == 0 || moments.variance == f64::INFINITY || !self.has_changed(row) {
             return moments;
         }
-        let room = self.room_at_other_rates(row, quantity);
-        let slot = room.slot(moments.largest, moments.largest_inclusion);
-        if slot.mean > moments.largest && slot.variance.is_finite() {
-            let share = slot.mean * (slot.mean / slot.variance);
-            moments.largest = slot.mean;
+        let capacity = self.capacity_at_other_rates(row, quantity);
+        let event = capacity.next_event(moments.largest, moments.largest_inclusion);
+        if event.mean > moments.largest && event.variance.is_finite() {
+            let share = event.mean * (event.mean / event.variance);
+            moments.largest = event.mean;
             // Not 0, which would mean points.
             moments.largest_inclusion = (1.0 - share).max(f64::EPSILON);
         }
@@ -159,39 +159,39 @@ impl Reference {
         if !self.has_changed(row) {
             return 0.0;
         }
-        let room = self.room_at_other_rates(row, Quantity::new(true, is_held));
-        let slot = room.slot(0.0, 1.0);
-        if slot.mean > 0.0 { slot.mean.max(slot.variance / slot.mean) } else { 0.0 }
+        let capacity = self.capacity_at_other_rates(row, Quantity::new(true, is_held));
+        let event = capacity.next_event(0.0, 1.0);
+        if event.mean > 0.0 { event.mean.max(event.variance / event.mean) } else { 0.0 }
     }
 
-    /// Room of a row at rates of which it has no sample, in the size classes of its samples.
-    fn room_at_other_rates(&self, row: &Row, quantity: Quantity) -> Room {
-        let mut room = Room::default();
+    /// Capacity of a row at rates of which it has no sample, in the size classes of its samples.
+    fn capacity_at_other_rates(&self, row: &Row, quantity: Quantity) -> UnseenCapacity {
+        let mut capacity = UnseenCapacity::default();
         for (stratum, own) in row.strata().filter(|(_, own)| quantity.of(own).samples > 0) {
             if let Some(totals) = self.strata.get(&stratum) {
                 let of_all = (totals, self.epochs_of(&stratum));
-                add_room(&mut room, of_all, Some(own), quantity, Confidence::DEFAULT);
+                add_capacity(&mut capacity, of_all, Some(own), quantity, Confidence::DEFAULT);
             }
         }
-        room
+        capacity
     }
 }
 
-/// Adds to `room` what a row may have in epochs of which it has no sample. `own` is the row's part
-/// of the stratum.
-pub(super) fn add_room(
-    room: &mut Room,
+/// Adds to `capacity` what a row may have in epochs of which it has no sample. `own` is the row's
+/// part of the stratum.
+pub(super) fn add_capacity(
+    capacity: &mut UnseenCapacity,
     (totals, epochs): (&StratumTotals, &[Epoch]),
     own: Option<&RowMoments>,
     quantity: Quantity,
     confidence: Confidence,
 ) {
-    let rarest =
-        own.filter(|own| quantity.of(own).samples > 0).map_or(-1.0, |own| quantity.rarest(own));
+    let max_unseen =
+        own.filter(|own| quantity.of(own).samples > 0).map_or(-1.0, |own| quantity.max_unseen(own));
     let budget = confidence.budget();
     let mut unseen: Vec<&Epoch> = epochs
         .iter()
-        .filter(|epoch| epoch.passes(quantity, rarest))
+        .filter(|epoch| epoch.passes(quantity, max_unseen))
         .filter(|epoch| quantity.unseen(epoch).objects * budget >= 1.0) // else not even one object
         .collect();
     let per_hazard = |epoch: &Epoch| {
@@ -205,7 +205,7 @@ pub(super) fn add_room(
             Some(_) => (quantity.pick(epoch.bytes, epoch.objects) as f64).min(left),
             None => f64::INFINITY,
         };
-        room.add(per_hazard(epoch), most);
+        capacity.add(per_hazard(epoch), most);
         left -= most;
     }
 }

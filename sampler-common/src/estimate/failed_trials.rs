@@ -51,10 +51,10 @@
 //! first and widen for the edges once.
 
 mod changed;
-mod law;
+mod negative_binomial;
 
 pub(super) use self::changed::widened;
-use self::law::{Law, at_most};
+use self::negative_binomial::{NegativeBinomial, probability_of_at_most};
 use super::domain::{DomainError, MAX_BYTES, MAX_TRIALS, fractional_interval};
 use super::{Confidence, Estimate, Method, Trials};
 
@@ -126,8 +126,8 @@ pub fn failed_trials(
         variance: samples as f64 * (interval - 1.0) * interval,
         tail: tail_bytes as f64,
     };
-    let law = Law { samples: samples as f64, interval };
-    Ok(law.estimate(&trials, samples, edges, confidence))
+    let distribution = NegativeBinomial { samples: samples as f64, interval };
+    Ok(distribution.estimate(&trials, samples, edges, confidence))
 }
 
 /// Estimated bytes of summed [`Trials`], Σ(R − 1) + Σu, of `samples` samples at intervals that may
@@ -144,8 +144,9 @@ pub fn of_trials(
     edges: Edges,
     confidence: Confidence,
 ) -> Estimate {
-    let law = Law::matching(trials).unwrap_or(Law { samples: 0.0, interval: interval_bytes });
-    law.estimate(trials, samples, edges, confidence)
+    let distribution = NegativeBinomial::matching(trials)
+        .unwrap_or(NegativeBinomial { samples: 0.0, interval: interval_bytes });
+    distribution.estimate(trials, samples, edges, confidence)
 }
 
 /// The interval of failed trials around another estimate of the same bytes, the weighted one, with
@@ -175,7 +176,7 @@ pub fn cumulative(failures: u64, samples: u64, interval_bytes: f64) -> Result<f6
     if failures > MAX_TRIALS {
         return Err(DomainError::Bytes(failures));
     }
-    Ok(at_most(failures, samples as f64, interval))
+    Ok(probability_of_at_most(failures, samples as f64, interval))
 }
 
 fn check_samples(samples: u64, interval: f64) -> Result<(), DomainError> {

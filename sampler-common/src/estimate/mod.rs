@@ -18,7 +18,6 @@ pub mod of_row;
 pub mod plan;
 mod quantity;
 pub mod ratio;
-mod room;
 pub mod row;
 pub mod sample;
 pub mod strategies;
@@ -26,6 +25,7 @@ pub mod survival;
 pub mod trials;
 pub mod turnover;
 mod unseen;
+mod unseen_capacity;
 pub mod weighted;
 
 pub use clusters::{Cluster, Clusters, MIN_WINDOWS, PROBE_EFFECT_NS};

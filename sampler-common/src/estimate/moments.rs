@@ -136,9 +136,9 @@ pub struct RowMoments {
     pub inuse_trials: Trials,
     /// The rarest rate of the sampled allocations ([`super::epoch`]): most objects that go unseen
     /// per unit of hazard; 0 if rates are not distinguished.
-    pub alloc_rarest: f64,
+    pub alloc_max_unseen: f64,
     /// The rarest rate of the held samples, each with its probability of being kept.
-    pub inuse_rarest: f64,
+    pub inuse_max_unseen: f64,
 }
 
 impl RowMoments {
@@ -159,13 +159,13 @@ impl RowMoments {
         self.inuse_objects.add(&other.inuse_objects);
         self.alloc_trials.add(&other.alloc_trials);
         self.inuse_trials.add(&other.inuse_trials);
-        self.alloc_rarest = self.alloc_rarest.max(other.alloc_rarest);
-        self.inuse_rarest = self.inuse_rarest.max(other.inuse_rarest);
+        self.alloc_max_unseen = self.alloc_max_unseen.max(other.alloc_max_unseen);
+        self.inuse_max_unseen = self.inuse_max_unseen.max(other.inuse_max_unseen);
     }
 
     /// Forgets the rates of the samples.
     pub(super) fn forget_rates(&mut self) {
-        (self.alloc_rarest, self.inuse_rarest) = (0.0, 0.0);
+        (self.alloc_max_unseen, self.inuse_max_unseen) = (0.0, 0.0);
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Plainly: a row's samples say what was seen. What was not seen may be in any size class that its
 //! processes use. So every class without a sample in the row has room for what its rate lets pass
-//! (the module `room`). The room is at most what is left of the class's exact total. The same holds
-//! for every rate without a sample, if rates have changed ([`mod@super::epoch`]). For example, one
-//! sample of a large block gives good bytes but hardly any information on objects: a million small
-//! blocks may have gone unseen.
+//! (the module `unseen_capacity`). The capacity is at most what is left of the class's exact total.
+//! The same holds for every rate without a sample, if rates have changed ([`mod@super::epoch`]).
+//! For example, one sample of a large block gives good bytes but hardly any information on objects:
+//! a million small blocks may have gone unseen.
 //!
 //! The failed-trials estimator estimates bytes only: its objects are weighted. The calibrated
 //! estimator needs exact totals, which exist only for allocations: held memory is weighted.
@@ -14,7 +14,7 @@ use super::Moments;
 use super::calibrated;
 use super::failed_trials::widened;
 use super::quantity::Quantity;
-use super::weighted::with_room;
+use super::weighted::with_capacity;
 use super::{
     Confidence, Edges, Estimate, Estimator, Method, Reference, Row, RowMoments, Trials, of_trials,
 };
@@ -44,8 +44,8 @@ pub fn of_row(
 ) -> RowEstimates {
     let total = row.total();
     let make = |quantity: Quantity| {
-        let room = reference.room(row, quantity, confidence);
-        let seen = with_room(quantity.of(&total), &room, confidence);
+        let capacity = reference.capacity(row, quantity, confidence);
+        let seen = with_capacity(quantity.of(&total), &capacity, confidence);
         reference.clustered(row, quantity, seen, confidence)
     };
     let mut estimates = RowEstimates {
@@ -114,8 +114,8 @@ fn failed_trials(estimates: &mut RowEstimates, total: &RowMoments, reference: &R
 fn widen(estimates: &mut RowEstimates, row: &Row, reference: &Reference) {
     let (total, blank) = (row.total(), row.blank());
     let put = |space: &mut Estimate, trials: &Trials, quantity: Quantity| {
-        let room = reference.room(&blank, quantity, space.confidence);
-        *space = widened(*space, trials, &room);
+        let capacity = reference.capacity(&blank, quantity, space.confidence);
+        *space = widened(*space, trials, &capacity);
     };
     put(&mut estimates.alloc_space, &total.alloc_trials, Quantity::AllocSpace);
     put(&mut estimates.inuse_space, &total.inuse_trials, Quantity::InuseSpace);

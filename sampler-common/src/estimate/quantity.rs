@@ -33,10 +33,10 @@ impl Quantity {
     }
 
     /// The rarest rate of the quantity's samples.
-    pub(super) fn rarest(self, row: &RowMoments) -> f64 {
+    pub(super) fn max_unseen(self, row: &RowMoments) -> f64 {
         match self {
-            Quantity::AllocObjects | Quantity::AllocSpace => row.alloc_rarest,
-            Quantity::InuseObjects | Quantity::InuseSpace => row.inuse_rarest,
+            Quantity::AllocObjects | Quantity::AllocSpace => row.alloc_max_unseen,
+            Quantity::InuseObjects | Quantity::InuseSpace => row.inuse_max_unseen,
         }
     }
 

@@ -149,7 +149,7 @@ pub struct StratumTotals {
     /// `None` if the totals are not known (for example, windows that do not start at a snapshot).
     pub exact: Option<(u64, u64)>,
     /// Upper ends of estimated totals, if exact totals are not known.
-    pub at_most: Option<(u64, u64)>,
+    pub upper_totals: Option<(u64, u64)>,
     /// Most objects that go unseen per unit of hazard, at any design that was active
     /// ([`crate::sampling::Design::unseen`]).
     pub unseen_objects: f64,

@@ -62,7 +62,7 @@ impl Sample {
 
     /// Most objects of the size class that go unseen per unit of hazard, at the rate and the
     /// keeping probability of this sample.
-    pub(super) fn rarest(&self) -> f64 {
+    pub(super) fn max_unseen(&self) -> f64 {
         let (objects, _) = self.design.unseen(class(self.size));
         objects / self.kept
     }
@@ -113,7 +113,7 @@ impl RowMoments {
         self.alloc_space.add(&sample.moments(sample.size as f64));
         self.alloc_objects.add(&sample.moments(1.0));
         self.alloc_trials.add(&Trials::of(sample));
-        self.alloc_rarest = self.alloc_rarest.max(sample.rarest());
+        self.alloc_max_unseen = self.alloc_max_unseen.max(sample.max_unseen());
     }
 
     /// Adds a sampled block that is held.
@@ -121,7 +121,7 @@ impl RowMoments {
         self.inuse_space.add(&sample.moments(sample.size as f64));
         self.inuse_objects.add(&sample.moments(1.0));
         self.inuse_trials.add(&Trials::of(sample));
-        self.inuse_rarest = self.inuse_rarest.max(sample.rarest());
+        self.inuse_max_unseen = self.inuse_max_unseen.max(sample.max_unseen());
     }
 
     /// Adds `count` sampled allocations that were lost on the way, of mean size `bytes`/`count`.
@@ -155,6 +155,6 @@ impl RowMoments {
         trials.scale(count as f64);
         trials.tail += tails as f64;
         self.alloc_trials.add(&trials);
-        self.alloc_rarest = self.alloc_rarest.max(one.rarest());
+        self.alloc_max_unseen = self.alloc_max_unseen.max(one.max_unseen());
     }
 }

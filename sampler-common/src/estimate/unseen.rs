@@ -1,9 +1,9 @@
 //! The most that a row may have in size classes, and at rates (the module `epoch`), of which it has
 //! no sample.
 
-use super::epoch::add_room;
+use super::epoch::add_capacity;
 use super::quantity::Quantity;
-use super::room::Room;
+use super::unseen_capacity::UnseenCapacity;
 use super::{Confidence, Reference, Row, RowMoments, Stratum, StratumTotals};
 
 impl Reference {
@@ -39,31 +39,36 @@ impl Reference {
         each.reduce(f64::max).unwrap_or(self.interval_bytes)
     }
 
-    /// Room for what `row` may have in size classes of which it has no sample.
-    pub(super) fn room(&self, row: &Row, quantity: Quantity, confidence: Confidence) -> Room {
-        let mut room = Room::default();
+    /// Capacity for what `row` may have in size classes of which it has no sample.
+    pub(super) fn capacity(
+        &self,
+        row: &Row,
+        quantity: Quantity,
+        confidence: Confidence,
+    ) -> UnseenCapacity {
+        let mut capacity = UnseenCapacity::default();
         let processes = self.processes_of(row);
         let mut all_known = !processes.is_empty();
         for process in processes {
             let mut known = false;
             for (stratum, totals) in self.strata_of(process) {
-                known |= totals.exact.or(totals.at_most).is_some();
+                known |= totals.exact.or(totals.upper_totals).is_some();
                 let own = row.get(stratum);
                 let epochs = self.epochs_of(&stratum);
                 if !epochs.is_empty() {
-                    add_room(&mut room, (totals, epochs), own, quantity, confidence);
+                    add_capacity(&mut capacity, (totals, epochs), own, quantity, confidence);
                 } else if own.is_none_or(|own| quantity.of(own).samples == 0) {
                     let (per_hazard, most) = totals.unseen(own, quantity, confidence);
-                    room.add(per_hazard, most);
+                    capacity.add(per_hazard, most);
                 }
             }
             all_known &= known;
         }
         // Classes of which no sample has come yet; at an interval of 1 there are none.
         if !all_known && self.interval_bytes > 1.0 {
-            room.add(self.interval_bytes, f64::INFINITY);
+            capacity.add(self.interval_bytes, f64::INFINITY);
         }
-        room
+        capacity
     }
 }
 
@@ -85,7 +90,7 @@ impl StratumTotals {
     /// The most that a row may have besides its own samples: the exact total without what belongs
     /// to other rows; infinite if it is not known.
     pub(super) fn left(&self, own: Option<&RowMoments>, quantity: Quantity) -> f64 {
-        let Some((bytes, objects)) = self.exact.or(self.at_most) else { return f64::INFINITY };
+        let Some((bytes, objects)) = self.exact.or(self.upper_totals) else { return f64::INFINITY };
         let allocated = quantity.allocated();
         let of_row = own.map_or(0.0, |own| allocated.of(own).own);
         let of_others = allocated.of(&self.sampled).own - of_row;

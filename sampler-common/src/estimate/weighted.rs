@@ -57,11 +57,11 @@
 //!
 //! The moments do not know sizes without any sample: intervals of counts of *objects* of mixed
 //! sizes, from moments alone, cover 53 % to 97 %. [`super::of_row()`] adds room for those sizes
-//! (the module `room`), and then the intervals cover 95 % and more. `cargo xtask simulate` prints
-//! the coverage for every pair.
+//! (the module `unseen_capacity`), and then the intervals cover 95 % and more. `cargo xtask
+//! simulate` prints the coverage for every pair.
 
 use super::gamma::{Tail, quantile};
-use super::room::{Room, Slot};
+use super::unseen_capacity::{NextEvent, UnseenCapacity};
 use super::{Confidence, Estimate, Method, Moments};
 
 /// The weighted (Horvitz–Thompson) estimate of a total with its gamma interval, from samples alone:
@@ -78,9 +78,12 @@ use super::{Confidence, Estimate, Method, Moments};
 /// samples own.
 pub fn weighted(moments: &Moments, interval_bytes: f64, confidence: Confidence) -> Estimate {
     let seen = moments.sum > 0.0 && moments.samples > 0;
-    let room =
-        if seen || interval_bytes <= 1.0 { Room::default() } else { Room::of(interval_bytes) };
-    let estimate = with_room(moments, &room, confidence);
+    let capacity = if seen || interval_bytes <= 1.0 {
+        UnseenCapacity::default()
+    } else {
+        UnseenCapacity::of(interval_bytes)
+    };
+    let estimate = with_capacity(moments, &capacity, confidence);
     if seen && moments.variance == f64::INFINITY {
         return estimate;
     }
@@ -89,16 +92,20 @@ pub fn weighted(moments: &Moments, interval_bytes: f64, confidence: Confidence) 
 
 /// The weighted estimate with room for what was not seen.
 ///
-/// If the room has no end (a size class that is not sampled, a stride, and no exact total), the
+/// If the capacity has no end (a size class that is not sampled, a stride, and no exact total), the
 /// interval has no upper end.
-pub(super) fn with_room(moments: &Moments, room: &Room, confidence: Confidence) -> Estimate {
+pub(super) fn with_capacity(
+    moments: &Moments,
+    capacity: &UnseenCapacity,
+    confidence: Confidence,
+) -> Estimate {
     let tail = confidence.alpha() / 2.0;
     let value = moments.sum;
     let (low, high) = if value > 0.0 && moments.samples > 0 {
-        bounds(moments, room, tail)
+        bounds(moments, capacity, tail)
     } else {
         // Samples of 0 bytes alone end here too: they give no information on bytes.
-        (0.0, room.at(-tail.ln()))
+        (0.0, capacity.at(-tail.ln()))
     };
     let (low, high) = (low.clamp(0.0, value), high.max(value));
     let method = if high == f64::INFINITY { Method::Stride } else { Method::Weighted };
@@ -106,14 +113,14 @@ pub(super) fn with_room(moments: &Moments, room: &Room, confidence: Confidence) 
 }
 
 /// The interval of a positive sum.
-pub(super) fn bounds(moments: &Moments, room: &Room, tail: f64) -> (f64, f64) {
+pub(super) fn bounds(moments: &Moments, capacity: &UnseenCapacity, tail: f64) -> (f64, f64) {
     let value = moments.sum;
     if moments.variance == f64::INFINITY && value.is_finite() {
         return (moments.own, f64::INFINITY);
     }
     // Not "== 0": sums without meaning must not give an interval without meaning.
     if !(moments.variance > 0.0 && moments.variance.is_finite() && value.is_finite()) {
-        return (value, value + room.at(-tail.ln()));
+        return (value, value + capacity.at(-tail.ln()));
     }
     let certain = certain(moments);
     let uncertain = value - certain;
@@ -121,7 +128,7 @@ pub(super) fn bounds(moments: &Moments, room: &Room, tail: f64) -> (f64, f64) {
         0.0 => certain + quantile(uncertain, moments.variance, tail, Tail::Lower),
         _ => quantile(value, moments.variance, tail, Tail::Lower),
     };
-    (low.max(moments.own), certain + missed(moments, uncertain, room, tail))
+    (low.max(moments.own), certain + missed(moments, uncertain, capacity, tail))
 }
 
 /// The part of the sum that is certain for the upper end.
@@ -138,27 +145,27 @@ fn certain(moments: &Moments) -> f64 {
 
 /// The upper end of the uncertain part: the seen classes plus at most all that the other classes
 /// can have.
-fn missed(moments: &Moments, uncertain: f64, room: &Room, tail: f64) -> f64 {
+fn missed(moments: &Moments, uncertain: f64, capacity: &UnseenCapacity, tail: f64) -> f64 {
     let (excess, inclusion) = (moments.largest, moments.largest_inclusion);
     let like_the_largest = excess > 0.0 && inclusion < 1.0;
     // Σw(1−π) = Σw − Σx; cancellation may have lost the largest sample's part.
     let mean = if like_the_largest { uncertain.max(excess) } else { uncertain };
-    let bound = |slot: Slot| {
-        let (mean, variance) = (mean + slot.mean, moments.variance + slot.variance);
+    let bound = |event: NextEvent| {
+        let (mean, variance) = (mean + event.mean, moments.variance + event.variance);
         let shape = mean / variance * mean;
         (quantile(mean, variance, tail, Tail::Upper), shape)
     };
     let seen = if like_the_largest {
-        let (bound, shape) = bound(Room::default().slot(excess, inclusion));
+        let (bound, shape) = bound(UnseenCapacity::default().next_event(excess, inclusion));
         if shape > tail { bound.max(excess / (1.0 - inclusion) * inclusion) } else { bound }
     } else {
         uncertain
     };
-    let slot = room.slot(excess, inclusion);
-    if room.is_empty() {
+    let event = capacity.next_event(excess, inclusion);
+    if capacity.is_empty() {
         seen
-    } else if slot.mean.is_finite() && slot.variance.is_finite() {
-        bound(slot).0.max(seen).min(seen + room.most())
+    } else if event.mean.is_finite() && event.variance.is_finite() {
+        bound(event).0.max(seen).min(seen + capacity.most())
     } else {
         f64::INFINITY
     }

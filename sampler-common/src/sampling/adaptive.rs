@@ -130,8 +130,8 @@ fn spend(used: &[&ClassUse], geometric: f64) -> (f64, f64) {
     let budget = cost(geometric, 0.0);
     let floor = FLOOR * geometric;
     // With this c every live class is certain.
-    let rarest = used.iter().map(|class| class.wish()).filter(|wish| *wish > 0.0);
-    let all = rarest.fold(f64::INFINITY, f64::min).recip();
+    let wishes = used.iter().map(|class| class.wish()).filter(|wish| *wish > 0.0);
+    let all = wishes.fold(f64::INFINITY, f64::min).recip();
     if cost(floor, all) >= budget {
         (floor, bisect(all, |scale| cost(floor, scale) >= budget))
     } else if geometric.is_finite() {

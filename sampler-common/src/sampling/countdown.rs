@@ -85,7 +85,7 @@ pub fn trial<C: Cell, R: Random>(countdown: &C, hazard: u64, random: &mut R) -> 
         return Trial::Miss;
     }
     let left = countdown.fetch_sub(hazard as i64) as u64;
-    if outlives(left, hazard) {
+    if keeps_running(left, hazard) {
         return Trial::Miss;
     }
     // One unsigned comparison for "positive and a possible draw".
@@ -106,7 +106,7 @@ pub fn trial<C: Cell, R: Random>(countdown: &C, hazard: u64, random: &mut R) -> 
 /// Whether a countdown that stood at `left` before `hazard` was subtracted was running and still
 /// is. Such a trial is a [`Trial::Miss`] without further work, as nearly every trial is.
 #[inline(always)]
-pub const fn outlives(left: u64, hazard: u64) -> bool {
+pub const fn keeps_running(left: u64, hazard: u64) -> bool {
     left > hazard && left <= HAZARD_CERTAIN
 }
 

@@ -20,7 +20,7 @@ pub mod wanted;
 #[cfg(feature = "std")]
 pub use adaptive::{ClassUse, adapt};
 pub use class::{class, class_bounds, size_bucket, size_bucket_bounds};
-pub use countdown::{Cell, Random, Trial, offset, outlives, trial};
+pub use countdown::{Cell, Random, Trial, keeps_running, offset, trial};
 pub use decide::{Decision, Drawn, decide, draw_points};
 pub use design::Design;
 pub use draw::draw;

@@ -153,10 +153,10 @@ impl Calibrator {
                 Kind::Hit(program, stepped) => {
                     tariff.hits[*program as usize][usize::from(*stepped)] = Some(price);
                 }
-                Kind::Disturbed => tariff.disturbed = Some(price),
-                Kind::Returned => tariff.returned = Some(price),
+                Kind::ColdCache => tariff.cold_cache = Some(price),
+                Kind::Returned => tariff.return_probe = Some(price),
                 Kind::Sampled(bytes) => samples.push((*bytes as f64 / 1024.0, price)),
-                Kind::Ended => tariff.ended = Some(price),
+                Kind::Ended => tariff.sampled_free = Some(price),
             }
         }
         tariff.sampled = Line::through(&samples);

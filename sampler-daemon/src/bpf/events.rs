@@ -74,8 +74,8 @@ pub struct ProcessEvent {
 /// Time between two checks which CPUs are online.
 const CPUS_PAUSE: Duration = Duration::from_secs(1);
 /// In every `CHECKS_PER_CPU_QUERY`th check, each CPU is asked whether it was offline since. The
-/// question interrupts the CPU briefly. (When a machine sleeps, all CPUs but the first go offline for a
-/// moment.)
+/// question interrupts the CPU briefly. (When a machine sleeps, all CPUs but the first go offline
+/// for a moment.)
 const CHECKS_PER_CPU_QUERY: u32 = 10;
 
 /// The events of all CPUs.

@@ -171,7 +171,7 @@ impl Cache {
         }
     }
 
-    fn files(&self) -> Vec<Kept> {
+    fn files(&self) -> Vec<CachedFile> {
         let mut found = Vec::new();
         let Ok(folders) = Dir::read_from(&self.directory) else { return found };
         let names = folders
@@ -186,7 +186,7 @@ impl Cache {
                 let Ok(of) = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
                 if FileType::from_raw_mode(of.st_mode) == FileType::RegularFile {
                     let (bytes, read) = (512 * of.st_blocks.unsigned_abs(), of.st_atime);
-                    found.push(Kept { build_id: build_id.clone(), name, bytes, read });
+                    found.push(CachedFile { build_id: build_id.clone(), name, bytes, read });
                 }
             }
             if found.len() > MAX_ENTRIES {
@@ -229,7 +229,7 @@ fn remove_abandoned(folder: &OwnedFd) {
 }
 
 /// A file in the cache.
-struct Kept {
+struct CachedFile {
     build_id: String,
     name: CString,
     bytes: u64,

@@ -23,7 +23,7 @@ pub(super) const FAILED_PERIOD: Duration = Duration::from_secs(60);
 
 /// The state of a debug file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum FileState {
     /// Nobody has requested the file.
     NotRequested,
     /// The file was requested and has not arrived.
@@ -82,13 +82,13 @@ impl Files {
         }
     }
 
-    pub(super) fn standing(&self, build_id: &str) -> Standing {
+    pub(super) fn state(&self, build_id: &str) -> FileState {
         match self.known().states.get(build_id) {
-            None => Standing::NotRequested,
-            Some(State::OnTheWay) => Standing::OnTheWay,
-            Some(State::Here(..)) => Standing::Here,
-            Some(State::Missing(_)) => Standing::Missing,
-            Some(State::Failed(reason, _)) => Standing::Failed(reason.clone()),
+            None => FileState::NotRequested,
+            Some(State::OnTheWay) => FileState::OnTheWay,
+            Some(State::Here(..)) => FileState::Here,
+            Some(State::Missing(_)) => FileState::Missing,
+            Some(State::Failed(reason, _)) => FileState::Failed(reason.clone()),
         }
     }
 
@@ -193,9 +193,9 @@ mod tests {
     #[test]
     fn a_build_id_is_requested_once() {
         let files = Files::default();
-        assert_eq!(files.standing("aa"), Standing::NotRequested);
+        assert_eq!(files.state("aa"), FileState::NotRequested);
         assert!(files.may_ask("aa") && !files.may_ask("aa"));
-        assert_eq!(files.standing("aa"), Standing::OnTheWay);
+        assert_eq!(files.state("aa"), FileState::OnTheWay);
         assert_eq!(files.limits(), ["1 modules still on their way from debuginfod"]);
         files.put("aa".to_owned(), Outcome::Here(file()));
         assert!(!files.may_ask("aa") && files.get("aa").is_some());
@@ -207,7 +207,7 @@ mod tests {
             files.put(build_id.to_owned(), outcome);
             assert!(!files.may_ask(build_id) && files.get(build_id).is_none());
         }
-        assert_eq!(files.standing("cc"), Standing::Failed("refused".to_owned()));
+        assert_eq!(files.state("cc"), FileState::Failed("refused".to_owned()));
         assert_eq!(files.limits().len(), 2, "{:?}", files.limits());
     }
 

@@ -22,7 +22,7 @@ mod serve;
 mod servers;
 
 pub use cache::Cache;
-pub use files::{Files, Standing};
+pub use files::{FileState, Files};
 pub use limits::Limits;
 pub use serve::{VERB, serve};
 pub use servers::Servers;
@@ -73,8 +73,8 @@ impl Debuginfod {
     }
 
     /// The state of the debug file of a build id.
-    pub fn standing(&self, build_id: &str) -> Standing {
-        self.files.standing(build_id)
+    pub fn state(&self, build_id: &str) -> FileState {
+        self.files.state(build_id)
     }
 
     /// Debug files that are not available so far: one line for each reason.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
+const MIN_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(60);
 /// The longest wait that a backend can ask for. After a longer request, the backend is tried after
 /// this time.
 const MAX_REQUESTED_DELAY: Duration = Duration::from_secs(3600);
@@ -24,11 +24,11 @@ impl BackOff {
     /// Returns the next wait. If the backend asked for a wait, the next wait is at least that, up
     /// to [`MAX_REQUESTED_DELAY`]. `random` is from 0 to 1.
     pub(super) fn next(&mut self, requested: Option<Duration>, random: f64) -> Duration {
-        let usual = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+        let delay = MIN_DELAY.saturating_mul(1 << self.failures.min(16)).min(MAX_DELAY);
         self.failures = self.failures.saturating_add(1);
         match requested {
             Some(requested) => requested.min(MAX_REQUESTED_DELAY).mul_f64(1.0 + 0.1 * random),
-            None => usual.mul_f64(0.5 + 0.5 * random),
+            None => delay.mul_f64(0.5 + 0.5 * random),
         }
     }
 }
@@ -54,9 +54,9 @@ mod tests {
         let waits = [0.0, 1.0, 0.5].map(|random| back_off.next(None, random).as_millis());
         assert_eq!(waits, [500, 2000, 3000]);
         let last = (0..100).map(|_| back_off.next(None, 1.0)).last();
-        assert_eq!(last, Some(LONGEST));
+        assert_eq!(last, Some(MAX_DELAY));
         back_off.reset();
-        assert_eq!(back_off.next(None, 1.0), FIRST);
+        assert_eq!(back_off.next(None, 1.0), MIN_DELAY);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One gRPC call on its own connection, with a message that is already encoded.
 
 use super::backend::Backend;
-use super::{LONGEST, MAX_ANSWER_BYTES};
+use super::{MAX_ANSWER_BYTES, REQUEST_TIMEOUT};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use hyper::HeaderMap;
 use hyper::http::uri::{PathAndQuery, Uri};
@@ -23,8 +23,9 @@ pub(super) async fn call(
     headers: HeaderMap,
     message: Bytes,
 ) -> Result<Bytes, Status> {
-    let late = |_| Status::deadline_exceeded(format!("no answer within {} s", LONGEST.as_secs()));
-    timeout(LONGEST, exchange(to, path, headers, message)).await.map_err(late)?
+    let late =
+        |_| Status::deadline_exceeded(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()));
+    timeout(REQUEST_TIMEOUT, exchange(to, path, headers, message)).await.map_err(late)?
 }
 
 async fn exchange(

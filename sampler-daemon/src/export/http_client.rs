@@ -1,7 +1,7 @@
 //! One HTTP/1.1 request on its own connection, with bounds on the time and on the answer's size.
 
 use super::backend::Backend;
-use super::{LONGEST, MAX_ANSWER_BYTES};
+use super::{MAX_ANSWER_BYTES, REQUEST_TIMEOUT};
 use anyhow::{Context as _, anyhow};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
@@ -30,8 +30,8 @@ pub(super) async fn post(
     headers: HeaderMap,
     body: Bytes,
 ) -> anyhow::Result<Answer> {
-    let late = |_| anyhow!("no answer within {} s", LONGEST.as_secs());
-    timeout(LONGEST, exchange(to, path, headers, body)).await.map_err(late)?
+    let late = |_| anyhow!("no answer within {} s", REQUEST_TIMEOUT.as_secs());
+    timeout(REQUEST_TIMEOUT, exchange(to, path, headers, body)).await.map_err(late)?
 }
 
 async fn exchange(

@@ -53,7 +53,7 @@ pub use outbox::Counts;
 const FINISHING: Duration = Duration::from_secs(2);
 
 /// Timeout of a request, including the connection and the answer.
-const LONGEST: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of an answer.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
@@ -87,7 +87,7 @@ pub const MAX_EVERY: Duration = Duration::from_secs(100);
 #[derive(Clone, Default)]
 pub struct Exports {
     queues: Arc<[Queue]>,
-    missed_ns: Arc<AtomicU64>,
+    uncovered_ns: Arc<AtomicU64>,
 }
 
 impl Exports {
@@ -98,8 +98,8 @@ impl Exports {
 
     /// Returns the time that no window covers, in nanoseconds. It was asked for after the store had
     /// dropped its borders.
-    pub fn missed_ns(&self) -> u64 {
-        self.missed_ns.load(Relaxed)
+    pub fn uncovered_ns(&self) -> u64 {
+        self.uncovered_ns.load(Relaxed)
     }
 }
 
@@ -191,7 +191,7 @@ impl Exporter {
         let mut tasks = JoinSet::new();
         let queue = |of: &Destination| Queue::start(of, &settings, &mut tasks);
         let queues = settings.destinations.iter().map(queue).collect();
-        let exports = Exports { queues, missed_ns: Arc::default() };
+        let exports = Exports { queues, uncovered_ns: Arc::default() };
         let (last, ending) = oneshot::channel();
         tasks.spawn(collect(settings, exports.clone(), profiler, names, ending));
         Exporter { exports, tasks, last }
@@ -248,7 +248,7 @@ async fn collect(
             // The worker has stopped.
             Err(_) => return,
         };
-        exports.missed_ns.fetch_add(pushes.missed.as_nanos() as u64, Relaxed);
+        exports.uncovered_ns.fetch_add(pushes.missed.as_nanos() as u64, Relaxed);
         let pushes: Arc<[Push]> = pushes.pushes.into();
         exports.queues.iter().for_each(|queue| queue.add(&pushes));
         if let Some(done) = done {

@@ -1,7 +1,7 @@
 //! The queue of requests to one destination. The queue is bounded; the oldest requests are dropped
 //! first. For a folder, a request is a window.
 
-use super::folder::Kept;
+use super::folder::FolderContents;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::collections::VecDeque;
@@ -104,7 +104,7 @@ pub(super) struct Outbox<T> {
     max_requests: usize,
     max_bytes: usize,
     /// What the destination keeps; nothing, if it is no folder.
-    kept: Arc<Kept>,
+    kept: Arc<FolderContents>,
 }
 
 /// The result of an attempt.
@@ -133,7 +133,7 @@ impl<T: Waiting> Outbox<T> {
     }
 
     /// Returns the counters of what the destination keeps.
-    pub(super) fn kept(&self) -> &Arc<Kept> {
+    pub(super) fn kept(&self) -> &Arc<FolderContents> {
         &self.kept
     }
 

@@ -34,7 +34,7 @@ exe= and cgroup= (repeatable), for example:
 ";
 
 /// Time limit of an answer.
-pub(super) const LONGEST: Duration =
+pub(super) const ANSWER_TIMEOUT: Duration =
     PROFILE_TIMEOUT.saturating_add(Duration::from_secs(MAX_SECONDS));
 /// Time limit of metrics.
 const QUICK: Duration = Duration::from_secs(10);

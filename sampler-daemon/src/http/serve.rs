@@ -37,7 +37,7 @@ pub async fn serve(
     exports: Exports,
 ) {
     let router = route::router(&place, profiler, names, exports);
-    serve_router(listener, router, route::LONGEST).await;
+    serve_router(listener, router, route::ANSWER_TIMEOUT).await;
 }
 
 /// Serves pages without end; each answer may take `longest`. Dropping the future closes open

@@ -24,7 +24,8 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Finds the functions of these names in a file. `user_functions` are those that the user named.
+    /// Finds the functions of these names in a file. `user_functions` are those that the user
+    /// named.
     pub(super) fn read(
         elf: &Elf<'_>,
         names: &[&'static str],

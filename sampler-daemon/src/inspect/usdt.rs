@@ -12,7 +12,7 @@ mod operand;
 use self::note::Note;
 use super::allocator::Function;
 use super::elf::{Elf, ElfError};
-use super::emulated::CALLED;
+use super::emulated::FIVE_BYTE_NOP;
 use super::placement::Placement;
 use object::LittleEndian as LE;
 use object::elf::{SHT_NOTE, SectionHeader64};
@@ -178,7 +178,7 @@ fn probe(elf: &Elf<'_>, note: &Note<'_>, base: Option<u64>) -> Result<Probe, Str
     if !is_nop(&code) {
         return Err(format!("no nop at {offset:#x}, where its {} should be", name(role)));
     }
-    if code.starts_with(&CALLED) {
+    if code.starts_with(&FIVE_BYTE_NOP) {
         return Err(format!(
             "{}: a five-byte nop, which Linux 6.18 turns into a call that ends forked children",
             name(role)

@@ -173,8 +173,8 @@ impl SharedLinks {
         self.files.entry(identity).and_modify(|file| file.is_awaited = true);
     }
 
-    /// Records a survey; `mapped` are the mapped files. Returns the files that were not mapped at the
-    /// last two surveys.
+    /// Records a survey; `mapped` are the mapped files. Returns the files that were not mapped at
+    /// the last two surveys.
     pub fn unused(&mut self, mapped: &FxHashSet<FileId>) -> Vec<FileId> {
         for (identity, file) in &mut self.files {
             // The device and inode of a mount that is gone may be reused.

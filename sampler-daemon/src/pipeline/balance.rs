@@ -81,7 +81,7 @@ impl Worker {
         }
         if losses != self.reconciled_losses {
             self.reconciled_losses = losses;
-            self.drain();
+            self.read_ring();
             self.reconcile();
         }
     }
@@ -115,7 +115,7 @@ impl Worker {
     /// Each live sample of these processes is kept with probability π_new/π_old. Live estimates
     /// stay unbiased: a kept sample counts with π_new.
     pub(super) fn thin(&mut self) {
-        self.drain();
+        self.read_ring();
         self.take_stale_now();
         let room = u64::from(self.kernel.live.bound()) * THIN_TO_PERCENT / 100;
         for _ in 0..MAX_ROUNDS {
@@ -153,7 +153,7 @@ impl Worker {
             return Ok(false);
         }
         // Records that were sampled at the old rates meanwhile.
-        self.drain();
+        self.read_ring();
         self.thin_once(&lower)?;
         Ok(true)
     }

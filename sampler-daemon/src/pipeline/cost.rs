@@ -162,7 +162,7 @@ impl Worker {
             work.add(&self.work(*id));
             let record = self.ingest.processes.get(*id);
             records += record.spending.records;
-            unread.processes += record.folded.max(1);
+            unread.processes += record.exited_count.max(1);
             match (self.running(*id), record.spending.processor_before_ns) {
                 (Some((pid, start)), Some(before)) => unread.running.push((pid, start, before)),
                 _ => {

@@ -19,7 +19,7 @@ impl Worker {
         if slots.is_empty() {
             return;
         }
-        self.settle();
+        self.read_and_handle();
         let mut gone = self.gone(slots);
         gone.retain(|slot| !self.is_refused_late(*slot));
         self.detach_exited(&gone);

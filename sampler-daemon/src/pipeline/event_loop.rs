@@ -27,9 +27,9 @@ const NO_GUARDIAN: &str = "the probe guardian has ended, and every probe with it
 /// Raises this thread's priority. While the thread waits for a CPU, programs pay for probes that it
 /// should remove.
 fn raise_thread_priority() {
-    const FIRST: i32 = -15;
+    const NICENESS: i32 = -15;
     let me = rustix::thread::gettid();
-    if let Err(error) = rustix::process::setpriority_process(Some(me), FIRST) {
+    if let Err(error) = rustix::process::setpriority_process(Some(me), NICENESS) {
         tracing::warn!("run ahead of others: {error}");
     }
 }

@@ -140,7 +140,7 @@ impl Ingest {
             Record::Appeared(event) => {
                 let comm = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
                 let comm = String::from_utf8_lossy(comm).into_owned();
-                self.newcomer(event.space, event.pid, comm);
+                self.add_new_process(event.space, event.pid, comm);
             }
             Record::Leaving(event) => {
                 self.events.push(Event::Leaving { slot: event.space.slot });
@@ -158,7 +158,7 @@ impl Ingest {
 
     /// Adds a new process that has taken a slot, with the facts in its first record. The event loop
     /// inspects the process later.
-    pub(super) fn newcomer(&mut self, space: Space, pid: u32, comm: String) {
+    pub(super) fn add_new_process(&mut self, space: Space, pid: u32, comm: String) {
         if self.table.contains(space.slot) {
             return;
         }

@@ -69,7 +69,7 @@ impl Worker {
     /// Ends the blocks of a process, which are not followed any more.
     fn orphan_blocks(&mut self, slot: u32) {
         // A thread inside the hooks may have sent one more sample since the last inspection.
-        self.drain();
+        self.read_ring();
         // Blocks that uprobes have sampled are followed by uprobes.
         let ended = self.end_blocks_where(Outcome::Orphaned, |live| {
             live.space.slot == slot && live.sample.design.is_external()

@@ -165,7 +165,7 @@ impl Worker {
     fn hold_nothing(&mut self, slot: u32) {
         self.kernel.slots.set_holds_nothing(slot, true);
         self.forget_live(slot, |_| true);
-        self.drain();
+        self.read_ring();
         self.reconcile();
     }
 

@@ -24,11 +24,11 @@ impl Worker {
                     return ControlFlow::Break(());
                 }
                 Ok(Command::SetSampling { selector, change, owner, reply }) => {
-                    self.catch_up();
+                    self.read_until_now();
                     drop(reply.send(self.set_sampling(&selector, &change, owner)));
                 }
                 Ok(command) => {
-                    self.catch_up_for(&command);
+                    self.read_until_now_for(&command);
                     self.answer(command);
                 }
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(false),

@@ -47,7 +47,7 @@ impl Worker {
                 && slots.is_of_now(space)
                 && let Some(pid) = targets.pid_of(space.slot)
             {
-                ingest.newcomer(space, pid, String::new());
+                ingest.add_new_process(space, pid, String::new());
             }
             let sampled_ns = record.sampled_ns();
             ingest.record(record);
@@ -60,15 +60,15 @@ impl Worker {
     }
 
     /// Reads all records in the ring at the time of the call, also those being written.
-    pub(super) fn settle(&mut self) {
-        self.drain();
+    pub(super) fn read_and_handle(&mut self) {
+        self.read_ring();
         self.handle_events();
     }
 
     /// Reads everything that the answer to a request needs: all calls that returned before the
     /// request.
-    pub(super) fn catch_up_for(&mut self, question: &Command) {
-        self.catch_up();
+    pub(super) fn read_until_now_for(&mut self, question: &Command) {
+        self.read_until_now();
         let has_window = match question {
             Command::Profile(request, _) => request.scope.window.is_some(),
             Command::History(..) => true,
@@ -80,20 +80,20 @@ impl Worker {
     }
 
     /// Reads the records of all calls that returned before this call.
-    pub(super) fn catch_up(&mut self) {
-        self.settle();
+    pub(super) fn read_until_now(&mut self) {
+        self.read_and_handle();
         self.repair();
         // After the samples: a rate is published before the first sample of that rate.
         self.note_unseen();
         self.read_library_states();
         // Unwinding the backlog took a while, in which few records have come. After they are read,
         // samples and exact totals are of the same moment.
-        self.drain();
+        self.read_ring();
         self.note_floods();
     }
 
-    /// As [`Worker::settle`], but events are left for later.
-    pub(super) fn drain(&mut self) {
+    /// As [`Worker::read_and_handle`], but events are left for later.
+    pub(super) fn read_ring(&mut self) {
         let target = self.kernel.ring.produced();
         let mut progress = Instant::now();
         while !self.kernel.ring.has_read(target) && progress.elapsed() < SETTLE {

@@ -24,11 +24,11 @@ const MAX_RUNNING: usize = 4096;
 /// over all threads of the machine.
 const DIVERTED_AGE: Duration = Duration::from_millis(50);
 /// The warning if shared links may reach endangered processes that samplerd cannot list.
-const ELSEWHERE: &str = "outside samplerd's pid namespace no process is known: one with Syscall User Dispatch would be killed by a return probe in a file \
+const UNLISTED_WARNING: &str = "outside samplerd's pid namespace no process is known: one with Syscall User Dispatch would be killed by a return probe in a file \
      that it shares (use session probes, Linux 6.13, or the host's pid namespace)";
 /// The reason that the ended profile of a process gets when probes become dangerous for the
 /// process.
-const BECAME: &str = "not profiled any more";
+const BECAME_DANGEROUS: &str = "not profiled any more";
 
 /// Refused running processes, by pid.
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl Worker {
             return Ok(());
         }
         if self.config.settings.pid_namespace.is_some() {
-            tracing::warn!("{ELSEWHERE}");
+            tracing::warn!("{UNLISTED_WARNING}");
         }
         match self.diverted().iter().min() {
             Some(pid) => anyhow::bail!("pid {pid}: {}", Hazard::Diverted),
@@ -208,7 +208,7 @@ impl Worker {
             // The totals may include some calls of the new program, but not all.
             record.final_totals = None;
         }
-        record.blind_spots.push(format!("{BECAME}: {hazard}").into());
+        record.blind_spots.push(format!("{BECAME_DANGEROUS}: {hazard}").into());
     }
 
     fn end_record(&mut self, id: ProcessId) {

@@ -64,11 +64,11 @@ impl Worker {
             return;
         }
         // Most have just appeared, and their records are in the ring.
-        self.settle();
+        self.read_and_handle();
         for (pid, slot) in missed {
             if !self.ingest.table.contains(slot) && self.kernel.targets.has(pid, slot) {
                 let generation = self.kernel.slots.generation(slot);
-                self.ingest.newcomer(Space { slot, generation }, pid, UNKNOWN.to_owned());
+                self.ingest.add_new_process(Space { slot, generation }, pid, UNKNOWN.to_owned());
             }
         }
     }

@@ -1,12 +1,12 @@
 //! The worker: reads the ring, answers requests, and keeps track of the processes.
 
 use super::clock::{Clock, monotonic_ns};
-use super::closing::Closing;
 use super::command::{Command, Profiler, QUEUE};
 use super::config::Config;
 use super::cost::Prices;
 use super::coverage::Coverage;
 use super::exclude::Excluded;
+use super::file_closer::FileCloser;
 use super::forecast::Forecasts;
 use super::heartbeat::Heartbeat;
 use super::ingest::Ingest;
@@ -86,7 +86,7 @@ pub(super) struct Worker {
     pub(super) ring_waiting_bytes: u64,
     pub(super) answers: Arc<Answers>,
     pub(super) heartbeat: Arc<Heartbeat>,
-    pub(super) closing: Closing,
+    pub(super) file_closer: FileCloser,
     /// Whether the guardian has ended, and every link with it.
     pub(super) is_unguarded: bool,
 }
@@ -167,7 +167,7 @@ pub fn start(
         ring_waiting_bytes: 0,
         answers,
         heartbeat,
-        closing: Closing::new(names),
+        file_closer: FileCloser::new(names),
         is_unguarded: false,
     };
     worker.ingest.stack_cache.is_on = worker.config.settings.stack_cache;

@@ -98,11 +98,15 @@ pub(super) fn status(report: StatusReport, exports: &Exports) -> v1::StatusRespo
         windows: report.settings.windows.map_or(0.0, Budget::share),
         histograms: histograms::all(&report.answers, &report.delays, &report.ring_fill),
         daemon_rss_bytes: report.rss_bytes.unwrap_or(0),
-        exports: exports.counts().into_iter().map(|of| export(of, exports.missed_ns())).collect(),
+        exports: exports
+            .counts()
+            .into_iter()
+            .map(|of| export(of, exports.uncovered_ns()))
+            .collect(),
     }
 }
 
-fn export(of: Counts, missed_ns: u64) -> v1::Export {
+fn export(of: Counts, uncovered_ns: u64) -> v1::Export {
     v1::Export {
         destination: of.destination,
         made: of.made,
@@ -115,7 +119,7 @@ fn export(of: Counts, missed_ns: u64) -> v1::Export {
         retried: of.retried,
         rejected_profiles: of.rejected_profiles,
         last_error: of.last_error,
-        missed_ns,
+        uncovered_ns,
         kept_bytes: of.kept_bytes,
         removed_files: of.removed_files,
         removed_bytes: of.removed_bytes,
@@ -214,7 +218,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         blind_spots: record.blind_spots.iter().map(BlindSpot::to_string).collect(),
         mappings: report.mappings.map(mappings),
         free_calls: report.free_calls.map(count),
-        folded: record.folded,
+        exited_count: record.exited_count,
         bounds: outcomes(&report.bounds),
         sampling: Some(sampling(&SamplingReport::new(record))),
         cgroup: record.origin.cgroup.clone(),

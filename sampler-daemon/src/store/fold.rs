@@ -137,7 +137,7 @@ impl ProcessRecord {
 
     /// Adds an exited process, or a record of folded processes.
     pub(super) fn absorb(&mut self, other: ProcessRecord) {
-        self.folded += other.folded.max(1);
+        self.exited_count += other.exited_count.max(1);
         self.attached = self.attached.min(other.attached);
         self.exited = self.exited.max(other.exited);
         self.images = self.images.saturating_add(other.images);

@@ -110,7 +110,7 @@ pub struct ProcessRecord {
     /// reason.
     pub refused: bool,
     /// Number of processes that were folded into this record; 0: the record is of one process.
-    pub folded: u64,
+    pub exited_count: u64,
     /// Bounds that the process had hit at exit, each with the number of times.
     pub final_bounds: Vec<(Outcome, u64)>,
     /// The allocator whose malloc the process uses; empty if that is not known.
@@ -164,7 +164,7 @@ impl ProcessRecord {
             has_unseen_allocations: false,
             excluded: false,
             refused: false,
-            folded: 0,
+            exited_count: 0,
             final_bounds: Vec::new(),
             in_force: String::new(),
             spending: Spending::default(),
@@ -200,9 +200,9 @@ impl ProcessRecord {
 
     /// The label for users: `pid 17`, or `make × 3,120 exited`.
     pub fn label(&self) -> String {
-        match self.folded {
+        match self.exited_count {
             0 => format!("pid {}", self.pid),
-            folded => format!("{} × {} exited", self.comm, grouped(folded)),
+            exited_count => format!("{} × {} exited", self.comm, grouped(exited_count)),
         }
     }
 }

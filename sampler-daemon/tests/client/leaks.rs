@@ -41,13 +41,13 @@ pub(crate) fn answer(request: &GetLeaksRequest) -> v1::Leaks {
         total: ranking.total,
         growing: ranking.growing,
         unseen: ranking.unseen,
-        most_missed: ranking.most_missed,
+        max_other_growth: ranking.max_other_growth,
         stacks: stacks.collect(),
         stacks_total: 2,
         notes: vec!["a note".into()],
     });
     if request.confidence == 0.5 {
-        wire.most_missed = f64::NAN;
+        wire.max_other_growth = f64::NAN;
     }
     wire
 }
@@ -90,5 +90,9 @@ fn invalid_leaks_arguments_are_refused_in_one_line() {
         sampler(&mock.address, arguments).failure(2);
     }
     let broken = sampler(&mock.address, "leaks --confidence 0.5");
-    assert!(broken.failure(1).contains("makes no sense: most_missed NaN"), "{}", broken.stderr);
+    assert!(
+        broken.failure(1).contains("makes no sense: max_other_growth NaN"),
+        "{}",
+        broken.stderr
+    );
 }

@@ -1,6 +1,6 @@
 //! The collector's gRPC server, by the published service.
 
-use super::{Manner, Received, State};
+use super::{AnswerMode, Received, State};
 use anyhow::{Context as _, Result};
 use opentelemetry_proto::tonic::collector::profiles::v1development::profiles_service_server::{
     ProfilesService, ProfilesServiceServer,
@@ -56,12 +56,12 @@ impl ProfilesService for Service {
             tonic::metadata::KeyAndValueRef::Binary(..) => None,
         };
         let headers = request.metadata().iter().filter_map(text).collect();
-        let (manner, line) = (state.manner, "Export".to_owned());
+        let (mode, line) = (state.mode, "Export".to_owned());
         let message = Some(request.into_inner());
-        state.received.push(Received { at, manner, line, headers, body: Vec::new(), message });
-        match manner {
-            Manner::Take => Ok(Response::new(ExportProfilesServiceResponse::default())),
-            Manner::Refuse(400, _) => Err(Status::invalid_argument("no")),
+        state.received.push(Received { at, mode, line, headers, body: Vec::new(), message });
+        match mode {
+            AnswerMode::Take => Ok(Response::new(ExportProfilesServiceResponse::default())),
+            AnswerMode::Refuse(400, _) => Err(Status::invalid_argument("no")),
             _ => Err(Status::unavailable("busy")),
         }
     }

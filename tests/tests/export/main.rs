@@ -8,7 +8,7 @@ use flate2::read::GzDecoder;
 use prost::Message as _;
 use sampler_common::encode::pprof::message as pprof;
 use sampler_tests::child::kill;
-use sampler_tests::collector::{Collector, Manner, Taken};
+use sampler_tests::collector::{AnswerMode, Collector, Taken};
 use sampler_tests::{Daemon, Workload, build, http, wait};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -153,27 +153,27 @@ fn a_failed_collector_later_gets_all_profiles() -> Result<()> {
     let daemon = exporting(&[workload.pid()], &collector.url(), &[])?;
     let some = |taken: &Taken| !taken.profiles.is_empty();
     collector.taken_where("a window", some)?;
-    for manner in [
-        Manner::Refuse(503, None),
-        Manner::Garbage,
-        Manner::HangUp,
-        Manner::Swallow,
-        Manner::Silence,
+    for mode in [
+        AnswerMode::Refuse(503, None),
+        AnswerMode::Garbage,
+        AnswerMode::HangUp,
+        AnswerMode::Swallow,
+        AnswerMode::Silence,
     ] {
         let before = number(&counts(&daemon)?, "retried")?;
         let samples = daemon.profile("alloc", &[])?.samples;
-        collector.behave(manner);
+        collector.behave(mode);
         let failed = |counts: &Value| counts["retried"].as_u64() > Some(before + 1);
         let counts =
-            counts_where(&daemon, "two failures", failed).with_context(|| format!("{manner:?}"))?;
+            counts_where(&daemon, "two failures", failed).with_context(|| format!("{mode:?}"))?;
         ensure!(
             counts["waiting"].as_u64() > Some(0) && counts["last_error"].is_string(),
             "{counts}"
         );
         ensure!(!counts["last_error"].to_string().contains("\\u001b"), "{counts}");
         // Ingestion does not wait for the collector.
-        ensure!(daemon.profile("alloc", &[])?.samples > samples, "{manner:?} holds up ingestion");
-        collector.behave(Manner::Take);
+        ensure!(daemon.profile("alloc", &[])?.samples > samples, "{mode:?} holds up ingestion");
+        collector.behave(AnswerMode::Take);
         counts_where(&daemon, "an empty queue", |counts| counts["waiting"] == 0)?;
     }
     kill(workload.pid(), 19).context("stop the program")?;
@@ -191,7 +191,7 @@ fn a_failed_collector_later_gets_all_profiles() -> Result<()> {
 fn the_retry_delay_of_a_collector_is_kept() -> Result<()> {
     const SECONDS: u64 = 5;
     let collector = Collector::start()?;
-    collector.behave(Manner::Refuse(429, Some(SECONDS)));
+    collector.behave(AnswerMode::Refuse(429, Some(SECONDS)));
     let workload = ticking()?;
     let daemon = exporting(&[workload.pid()], &collector.url(), &[])?;
     let attempts = wait::until("two attempts", || {
@@ -199,7 +199,7 @@ fn the_retry_delay_of_a_collector_is_kept() -> Result<()> {
     })?;
     let between = attempts[1].duration_since(attempts[0]);
     ensure!(between >= Duration::from_secs(SECONDS), "asked again after {between:?}");
-    collector.behave(Manner::Take);
+    collector.behave(AnswerMode::Take);
     counts_where(&daemon, "an empty queue", |counts| counts["waiting"] == 0)?;
     daemon.stop()
 }
@@ -207,7 +207,7 @@ fn the_retry_delay_of_a_collector_is_kept() -> Result<()> {
 #[test]
 fn permanently_refused_requests_are_counted_not_retried() -> Result<()> {
     let collector = Collector::start()?;
-    collector.behave(Manner::Refuse(400, None));
+    collector.behave(AnswerMode::Refuse(400, None));
     let workload = ticking()?;
     let arguments = ["--http", "127.0.0.1:0"];
     let mut daemon = exporting(&[workload.pid()], &collector.url(), &arguments)?;
@@ -256,7 +256,7 @@ fn the_last_window_is_sent_at_the_end() -> Result<()> {
 #[test]
 fn profiles_are_exported_over_grpc() -> Result<()> {
     let collector = Collector::start_grpc()?;
-    collector.behave(Manner::Refuse(503, None));
+    collector.behave(AnswerMode::Refuse(503, None));
     let workload = ticking()?;
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("headers");
@@ -268,11 +268,11 @@ fn profiles_are_exported_over_grpc() -> Result<()> {
     let failed = |counts: &Value| counts["retried"].as_u64() > Some(1);
     let counts = counts_where(&daemon, "two failures", failed)?;
     ensure!(counts["last_error"] == "Unavailable: busy", "{counts}");
-    collector.behave(Manner::Refuse(400, None));
+    collector.behave(AnswerMode::Refuse(400, None));
     let refused = |counts: &Value| counts["refused"].as_u64() > Some(0);
     let counts = counts_where(&daemon, "a refusal", refused)?;
     ensure!(counts["last_error"] == "InvalidArgument: no", "{counts}");
-    collector.behave(Manner::Take);
+    collector.behave(AnswerMode::Take);
     collector.taken_where("two windows", |taken| {
         taken.windows("alloc_space").is_ok_and(|windows| windows.len() > 1)
     })?;

@@ -4,7 +4,7 @@
 use super::simulated::same;
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::child::kill;
-use sampler_tests::collector::{Collector, Manner, Received};
+use sampler_tests::collector::{AnswerMode, Collector, Received};
 use sampler_tests::fleet::{Row, ask, played, python};
 use sampler_tests::{Daemon, Workload, wait};
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl Insertion {
         let table = table.with_context(|| insert.clone())?.to_owned();
         ensure!(received.body.starts_with(b"PAR1"), "no Parquet in {table}");
         let token = of("insert_deduplication_token")?;
-        let is_taken = matches!(received.manner, Manner::Take | Manner::Swallow);
+        let is_taken = matches!(received.mode, AnswerMode::Take | AnswerMode::Swallow);
         Ok(Insertion { table, token, body: received.body.clone(), is_taken })
     }
 }
@@ -99,11 +99,11 @@ fn clickhouse_gets_every_window_once() -> Result<()> {
     workload.go()?;
     workload.truth()?;
     counts_where(&daemon, "a window", |counts| counts["sent"].as_u64() > Some(0))?;
-    for manner in [Manner::Swallow, Manner::Refuse(500, None)] {
+    for mode in [AnswerMode::Swallow, AnswerMode::Refuse(500, None)] {
         let before = counts(&daemon)?["retried"].as_u64();
-        collector.behave(manner);
+        collector.behave(mode);
         counts_where(&daemon, "a failure", |counts| counts["retried"].as_u64() > before)?;
-        collector.behave(Manner::Take);
+        collector.behave(AnswerMode::Take);
         counts_where(&daemon, "an empty queue", |counts| counts["waiting"] == 0)?;
     }
     kill(workload.pid(), 19).context("stop the program")?;
@@ -136,7 +136,7 @@ fn clickhouse_gets_every_window_once() -> Result<()> {
 #[test]
 fn a_table_that_clickhouse_does_not_have_is_named() -> Result<()> {
     let collector = Collector::start()?;
-    collector.behave(Manner::Refuse(404, None));
+    collector.behave(AnswerMode::Refuse(404, None));
     let mut workload = Workload::edge(&["ticks"])?;
     let server = format!("clickhouse+http://{}/{DATABASE}", collector.address);
     let arguments = ["--interval", "1", "--export", &server, "--export-every", "1s"];

@@ -7,7 +7,7 @@ use sampler_tests::{Daemon, Workload, build};
 use std::path::PathBuf;
 use std::process::Command;
 
-const WAYS: [&str; 2] = ["copy", "swap"];
+const METHODS: [&str; 2] = ["copy", "swap"];
 
 fn program(flags: &[&str]) -> Result<PathBuf> {
     build::compile("moved.c", &[&["-static"], flags].concat())
@@ -33,7 +33,7 @@ fn refused(workload: &Workload, arguments: &[&str]) -> Result<String> {
 
 #[test]
 fn a_program_that_could_move_its_code_is_refused() -> Result<()> {
-    for way in WAYS {
+    for way in METHODS {
         for flags in [&[][..], &["-O1"], &[build::MUSL]] {
             let workload = start(flags, &[way, "late"])?;
             let line = refused(&workload, &[])?;
@@ -47,7 +47,7 @@ fn a_program_that_could_move_its_code_is_refused() -> Result<()> {
 
 #[test]
 fn a_program_with_moved_code_is_refused() -> Result<()> {
-    for way in WAYS {
+    for way in METHODS {
         let workload = start(&[], &[way, "early"])?;
         for arguments in [&[][..], &["--probe-executables", "all"]] {
             let line = refused(&workload, arguments)?;
@@ -61,7 +61,7 @@ fn a_program_with_moved_code_is_refused() -> Result<()> {
 #[test]
 fn a_program_that_may_move_its_code_is_blind_with_all() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all"])?;
-    for way in WAYS {
+    for way in METHODS {
         let workload = start(&[], &[way, "late"])?;
         let blind_spots = sampler_tests::wait::until("the line about it", || {
             let blind_spots = daemon.status()?["blind"].to_string();
@@ -76,7 +76,7 @@ fn a_program_that_may_move_its_code_is_blind_with_all() -> Result<()> {
 #[test]
 fn a_program_that_moves_its_code_runs_under_sampler_run() -> Result<()> {
     build::require_root()?;
-    for way in WAYS {
+    for way in METHODS {
         let mut command = Command::new(build::program("sampler")?);
         command.args(["run", "--as-root", "--"]).arg(program(&[])?).args([way, "now"]);
         let finished = finish(&mut command)?;

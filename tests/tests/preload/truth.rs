@@ -100,7 +100,7 @@ fn known(name: String, sums: &TrueSums) -> Comparison {
         expected: sums.expected,
         variance: sums.of_bytes.variance,
         cumulant: sums.of_bytes.cumulant,
-        wobble: sums.of_bytes.wobble,
+        variance_of_variance: sums.of_bytes.variance_of_variance,
     }
 }
 

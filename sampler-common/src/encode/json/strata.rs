@@ -36,8 +36,8 @@ struct StratumObject {
 }
 
 /// Whether the rate never changed, so that rates are not distinguished.
-fn is_constant(rarest: &f64) -> bool {
-    *rarest == 0.0
+fn is_constant(max_unseen: &f64) -> bool {
+    *max_unseen == 0.0
 }
 
 #[derive(Serialize)]
@@ -150,14 +150,14 @@ fn clusters_object((process, of): (&u32, &Clusters)) -> ClustersObject {
 
 fn totals<S: Serializer>(reference: &Reference, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(reference.strata.iter().map(|(stratum, of)| {
-        let StratumTotals { sampled, exact, at_most, unseen_objects, unseen_bytes } = of;
+        let StratumTotals { sampled, exact, upper_totals, unseen_objects, unseen_bytes } = of;
         let object = |of: &Option<(u64, u64)>| {
             of.map(|(alloc_space, alloc_objects)| Exact { alloc_objects, alloc_space }.into())
         };
         TotalsObject {
             sampled: stratum_object(*stratum, sampled),
             exact: object(exact),
-            at_most: object(at_most),
+            at_most: object(upper_totals),
             unseen_objects: *unseen_objects,
             unseen_bytes: *unseen_bytes,
             epochs: reference.epochs_of(stratum).iter().map(EpochObject::from).collect(),
@@ -180,7 +180,7 @@ fn stratum_object(Stratum { process, class }: Stratum, of: &RowMoments) -> Strat
         inuse_objects: moments(&of.inuse_objects),
         alloc_trials: trials(&of.alloc_trials),
         inuse_trials: trials(&of.inuse_trials),
-        alloc_rarest: of.alloc_rarest,
-        inuse_rarest: of.inuse_rarest,
+        alloc_rarest: of.alloc_max_unseen,
+        inuse_rarest: of.inuse_max_unseen,
     }
 }

@@ -15,7 +15,7 @@ pub fn object(of: &Leaks) -> Value {
         "seconds": seconds,
         "growing": of.growing,
         "unseen": of.unseen,
-        "most_missed": of.most_missed,
+        "most_missed": of.max_other_growth,
         "total": Value::Object(grown(&of.total, seconds)),
         "stacks_total": of.stacks_total,
         "notes": of.notes,

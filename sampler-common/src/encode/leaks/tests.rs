@@ -52,7 +52,7 @@ fn leaks(profile: &Profile, counts: &[[u64; 3]]) -> Leaks {
         total: ranking.total,
         growing: ranking.growing,
         unseen: ranking.unseen,
-        most_missed: ranking.most_missed,
+        max_other_growth: ranking.max_other_growth,
         stacks: stacks.collect(),
         stacks_total: counts.len() as u64,
         notes: vec!["blocks from before the attach are unknown: what is held for longer than 5 m 00 s and then freed still counts as growth".into()],

@@ -146,10 +146,10 @@ fn missed(of: &Leaks) -> String {
     let other = if of.growing == 0 { "a stack" } else { "any other stack" };
     let mut text = format!(
         "{other} may have grown by up to {}, {}",
-        human_bytes(of.most_missed),
-        rate(of.most_missed, seconds)
+        human_bytes(of.max_other_growth),
+        rate(of.max_other_growth, seconds)
     );
-    if of.most_missed > of.unseen {
+    if of.max_other_growth > of.unseen {
         text += &format!("; one without a sample by up to {}", human_bytes(of.unseen));
     }
     text

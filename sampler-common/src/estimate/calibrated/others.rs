@@ -20,9 +20,13 @@ pub(super) fn others(row: &Row, reference: &Reference) -> Row {
             let alloc_objects = all.alloc_objects.less(&own.alloc_objects);
             // The rarest sample may belong to the row or to the others. If rates have changed, the
             // weighted interval is part of the calibrated one.
-            let alloc_rarest = all.alloc_rarest;
-            *others.stratum(stratum) =
-                RowMoments { alloc_space, alloc_objects, alloc_rarest, ..RowMoments::default() };
+            let alloc_max_unseen = all.alloc_max_unseen;
+            *others.stratum(stratum) = RowMoments {
+                alloc_space,
+                alloc_objects,
+                alloc_max_unseen,
+                ..RowMoments::default()
+            };
         }
     }
     others

@@ -14,9 +14,9 @@ fn epoch(interval: u64, bytes: u64) -> Epoch {
     Epoch { bytes, objects: bytes / SIZE, alloc: unseen, inuse: unseen }
 }
 
-/// The room in bytes of a row with a sample at each of `intervals`: for one unit of hazard, and for
-/// any hazard.
-fn room(epochs: &[Epoch], intervals: &[u64], others: u64) -> (f64, f64) {
+/// The capacity in bytes of a row with a sample at each of `intervals`: for one unit of hazard, and
+/// for any hazard.
+fn capacity(epochs: &[Epoch], intervals: &[u64], others: u64) -> (f64, f64) {
     let (mut own, mut totals) = (RowMoments::default(), StratumTotals::default());
     intervals.iter().for_each(|of| own.add_allocation(&Sample::new(SIZE, design(*of))));
     totals.sampled = own;
@@ -25,10 +25,10 @@ fn room(epochs: &[Epoch], intervals: &[u64], others: u64) -> (f64, f64) {
     });
     totals.exact =
         Some(epochs.iter().fold((0, 0), |sum, of| (sum.0 + of.bytes, sum.1 + of.objects)));
-    let mut room = Room::default();
+    let mut capacity = UnseenCapacity::default();
     let confidence = Confidence::DEFAULT;
-    add_room(&mut room, (&totals, epochs), Some(&own), Quantity::AllocSpace, confidence);
-    (room.at(1.0), room.most())
+    add_capacity(&mut capacity, (&totals, epochs), Some(&own), Quantity::AllocSpace, confidence);
+    (capacity.at(1.0), capacity.most())
 }
 
 #[test]
@@ -36,14 +36,14 @@ fn a_row_has_room_in_epochs_without_its_samples() {
     let (short, long) = (64 << 10, 16 << 20);
     let epochs = [epoch(short, 1 << 30), epoch(long, 1 << 20)];
     // All of the long epoch, and fifteen sixteenths of a short interval.
-    let (spent, most) = room(&epochs, &[], 0);
+    let (spent, most) = capacity(&epochs, &[], 0);
     assert!((spent - f64::from((1 << 20) + (60 << 10))).abs() < 100.0, "{spent}");
     assert_eq!(most, f64::from((1 << 30) + (1 << 20)));
     // A sample of the short interval leaves the long epoch, a sample of the long interval nothing.
-    assert_eq!(room(&epochs, &[short], 0), (f64::from(1 << 20), f64::from(1 << 20)));
-    assert_eq!(room(&epochs, &[long], 0), (0.0, 0.0));
-    assert_eq!(room(&epochs, &[short, long], 0), (0.0, 0.0));
-    assert_eq!(room(&[], &[], 0), (0.0, 0.0));
+    assert_eq!(capacity(&epochs, &[short], 0), (f64::from(1 << 20), f64::from(1 << 20)));
+    assert_eq!(capacity(&epochs, &[long], 0), (0.0, 0.0));
+    assert_eq!(capacity(&epochs, &[short, long], 0), (0.0, 0.0));
+    assert_eq!(capacity(&[], &[], 0), (0.0, 0.0));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn the_next_sample_may_be_of_a_longer_interval() {
 fn sampled_bytes_are_not_counted_as_unseen() {
     let (short, long) = (64 << 10, 16 << 20);
     let epochs = [epoch(short, 640), epoch(long, 640)];
-    assert_eq!(room(&epochs, &[], 5).1, 1280.0 - 320.0);
-    assert_eq!(room(&epochs, &[short], 5).1, 640.0);
-    assert_eq!(room(&epochs, &[short], 12).1, 1280.0 - 13.0 * 64.0);
+    assert_eq!(capacity(&epochs, &[], 5).1, 1280.0 - 320.0);
+    assert_eq!(capacity(&epochs, &[short], 5).1, 640.0);
+    assert_eq!(capacity(&epochs, &[short], 12).1, 1280.0 - 13.0 * 64.0);
 }

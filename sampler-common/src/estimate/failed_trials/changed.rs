@@ -2,7 +2,7 @@
 //!
 //! The law of the parent module has one more hit of the effective interval R. If the allocations at
 //! longer intervals are known ([`mod@crate::estimate::epoch`]), that hit is K(E) instead. K is the
-//! fractional knapsack of all epochs (the module `room`), before one more hit of R:
+//! fractional knapsack of all epochs (the module `unseen_capacity`), before one more hit of R:
 //!
 //! ```text
 //! high = u + gamma quantile of 1 − α/2 for mean Σ(R − 1) + E[K], variance ΣR(R − 1) + Var(K)
@@ -10,20 +10,24 @@
 //!
 //! and never below the end for a constant rate. Without a failed trial it is K(ln(2/α)).
 
-use super::Law;
+use super::NegativeBinomial;
 use crate::estimate::gamma::{Tail, quantile};
-use crate::estimate::room::Room;
+use crate::estimate::unseen_capacity::UnseenCapacity;
 use crate::estimate::{Estimate, Trials};
 
 /// `estimate` of these trials, with room for allocations at other rates.
-pub(in crate::estimate) fn widened(estimate: Estimate, trials: &Trials, room: &Room) -> Estimate {
+pub(in crate::estimate) fn widened(
+    estimate: Estimate,
+    trials: &Trials,
+    capacity: &UnseenCapacity,
+) -> Estimate {
     let tail = estimate.confidence.alpha() / 2.0;
-    let Some(Law { interval, .. }) = Law::matching(trials) else {
-        let high = trials.tail + room.at(estimate.confidence.budget());
+    let Some(NegativeBinomial { interval, .. }) = NegativeBinomial::matching(trials) else {
+        let high = trials.tail + capacity.at(estimate.confidence.budget());
         return Estimate { high: high.min(estimate.high).max(estimate.value), ..estimate };
     };
-    let slot = room.slot(interval - 1.0, 1.0 / interval);
-    let (mean, variance) = (trials.failures + slot.mean, trials.variance + slot.variance);
+    let event = capacity.next_event(interval - 1.0, 1.0 / interval);
+    let (mean, variance) = (trials.failures + event.mean, trials.variance + event.variance);
     let high = if mean.is_finite() && variance.is_finite() {
         quantile(mean, variance, tail, Tail::Upper) + trials.tail
     } else {

@@ -44,7 +44,7 @@ pub(super) enum Kind {
     Hit(Program, bool),
     /// The additional cost of a hit if caches are emptied between hits, in the kernel and in the
     /// program together.
-    Disturbed,
+    ColdCache,
     /// Following a call to its return.
     Returned,
     /// A sample with this number of bytes of stack, in addition to following the call.
@@ -96,7 +96,7 @@ impl<'a> Batches<'a> {
             // calloc(1, n), malloc(n), free(p), alloc(p, 0, …): an alloc of 0 bytes is not a
             // sample.
             let arguments = match program {
-                Program::Shaped => CallArguments(1, SMALL_REQUEST_BYTES),
+                Program::Sized => CallArguments(1, SMALL_REQUEST_BYTES),
                 _ => CallArguments(SMALL_REQUEST_BYTES, 0),
             };
             let batch = |of| self.time(of, NO_STACK, calls, |_| arguments);
@@ -110,7 +110,7 @@ impl<'a> Batches<'a> {
         let pair = in_turn(round, || batch(FOLLOW_BYTES), || batch(SMALL_REQUEST_BYTES));
         self.enter(Kind::Returned, pair, FOLLOWED_CALLS);
         if is_first {
-            self.disturbed(round);
+            self.cold_cache(round);
             for stack in self.stacks() {
                 self.sampled(kernel, stack);
             }
@@ -121,7 +121,7 @@ impl<'a> Batches<'a> {
     /// longer than a hit, so each call is timed by itself, by wall-clock time. The time includes
     /// the work after the call, which finds fewer of its data in the caches. The median of a
     /// batch's calls ignores interruptions.
-    fn disturbed(&mut self, round: usize) {
+    fn cold_cache(&mut self, round: usize) {
         let typical = |of, disturb| {
             let each = (0..DISTURBED_CALLS).map(|_| {
                 if disturb {
@@ -141,7 +141,7 @@ impl<'a> Batches<'a> {
         let (probed, twin) = (probed(Program::Malloc, false), twin(Program::Malloc, false));
         let pair = in_turn(round, || typical(probed, true), || typical(twin, true));
         let still = in_turn(round, || typical(probed, false), || typical(twin, false));
-        self.enter(Kind::Disturbed, (pair.0 + still.1, pair.1 + still.0), 1);
+        self.enter(Kind::ColdCache, (pair.0 + still.1, pair.1 + still.0), 1);
     }
 
     /// The stack sizes to measure; with frame pointers only one, since the size then does not

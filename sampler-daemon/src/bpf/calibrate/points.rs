@@ -31,7 +31,7 @@ const _: () = assert!(2 * Program::ALL.len() <= Function::COUNT / 2);
 fn role(program: Program) -> Role {
     match program {
         Program::Malloc => Role::Malloc,
-        Program::Shaped => Role::Calloc,
+        Program::Sized => Role::Calloc,
         Program::New => Role::New,
         Program::Free => Role::Free,
         Program::OtelAlloc => Role::OtelAlloc,

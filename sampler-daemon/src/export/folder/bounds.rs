@@ -27,7 +27,7 @@ pub struct Bounds {
 
 /// What a host keeps in a folder, and what it has removed there since its start.
 #[derive(Debug, Default)]
-pub(in crate::export) struct Kept {
+pub(in crate::export) struct FolderContents {
     pub(in crate::export) bytes: AtomicU64,
     pub(in crate::export) removed_files: AtomicU64,
     pub(in crate::export) removed_bytes: AtomicU64,
@@ -64,7 +64,7 @@ pub(super) fn remove_oldest(
     host: &Host,
     bounds: Bounds,
     now_unix_ns: u64,
-    kept: &Kept,
+    kept: &FolderContents,
 ) -> Vec<String> {
     let is_full = kept.bytes.load(Relaxed) > bounds.bytes;
     let wanted = if is_full { bounds.bytes - bounds.bytes / FREED_PART } else { u64::MAX };
@@ -116,7 +116,7 @@ fn windows(place: &Place, host: &Host, day: &str, hour: &str) -> Vec<(Entry, Tab
     files
 }
 
-fn remove(place: &Place, folders: &[&str], file: &Entry, kept: &Kept) {
+fn remove(place: &Place, folders: &[&str], file: &Entry, kept: &FolderContents) {
     if place.remove(folders, &file.name) {
         // Another program may have changed the file.
         let _ = kept.bytes.fetch_update(Relaxed, Relaxed, |of| Some(of.saturating_sub(file.bytes)));
@@ -157,9 +157,13 @@ mod tests {
         (directory, host)
     }
 
-    fn removed(directory: &tempfile::TempDir, host: &Host, bounds: Bounds) -> (Vec<String>, Kept) {
+    fn removed(
+        directory: &tempfile::TempDir,
+        host: &Host,
+        bounds: Bounds,
+    ) -> (Vec<String>, FolderContents) {
         let place = Place::open(directory.path()).unwrap();
-        let kept = Kept::default();
+        let kept = FolderContents::default();
         kept.bytes.store(measure(&place, host), Relaxed);
         let days = remove_oldest(&place, host, bounds, NOW_NS, &kept);
         assert_eq!(measure(&place, host), kept.bytes.load(Relaxed));

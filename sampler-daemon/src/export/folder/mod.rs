@@ -13,7 +13,7 @@ mod bounds;
 mod place;
 mod writer;
 
-use super::LONGEST;
+use super::REQUEST_TIMEOUT;
 use super::outbox::{Attempt, Outbox};
 use super::sender::{Sink, empty};
 use super::window::Window;
@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use writer::Writer;
 
-pub(super) use bounds::Kept;
+pub(super) use bounds::FolderContents;
 pub use bounds::{Bounds, MIN_KEPT_BYTES, MIN_KEPT_FOR};
 
 /// A window to write, and where the result goes.
@@ -58,12 +58,13 @@ struct Folder(mpsc::SyncSender<Job>);
 
 impl Sink<Window> for Folder {
     async fn attempt(&mut self, window: &Arc<Window>) -> (Attempt, Option<Duration>) {
-        let late = || Attempt::Failed(format!("the folder took over {} s", LONGEST.as_secs()));
+        let late =
+            || Attempt::Failed(format!("the folder took over {} s", REQUEST_TIMEOUT.as_secs()));
         let (result, written) = oneshot::channel();
         if let Err(mpsc::TrySendError::Full(_)) = self.0.try_send((Arc::clone(window), result)) {
             return (late(), None);
         }
-        let attempt = match timeout(LONGEST, written).await {
+        let attempt = match timeout(REQUEST_TIMEOUT, written).await {
             Ok(Ok(attempt)) => attempt,
             Ok(Err(_)) => Attempt::Failed("the thread that writes has ended".into()),
             Err(_) => late(),

@@ -1,6 +1,6 @@
 //! Writes windows to a folder, and removes old windows.
 
-use super::bounds::{Bounds, Kept, measure, remove_oldest};
+use super::bounds::{Bounds, FolderContents, measure, remove_oldest};
 use super::place::Place;
 use crate::export::outbox::Attempt;
 use crate::export::stamp::{Host, Stamp};
@@ -17,14 +17,14 @@ pub(super) struct Writer {
     path: PathBuf,
     host: Host,
     bounds: Bounds,
-    kept: Arc<Kept>,
+    kept: Arc<FolderContents>,
     dictionaries: Dictionaries,
     /// The hour in which old windows were last removed; `None`: the folder was not measured yet.
     hour: Option<String>,
 }
 
 impl Writer {
-    pub(super) fn new(path: PathBuf, bounds: Bounds, kept: Arc<Kept>) -> Writer {
+    pub(super) fn new(path: PathBuf, bounds: Bounds, kept: Arc<FolderContents>) -> Writer {
         let (host, dictionaries) = (Host::of_this_machine(), Dictionaries::default());
         Writer { path, host, bounds, kept, dictionaries, hour: None }
     }

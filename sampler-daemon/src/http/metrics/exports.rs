@@ -32,7 +32,7 @@ const NUMBERS: [Number; 8] = [
 ];
 
 /// Writes the metrics; nothing if nothing is pushed.
-pub(super) fn write(exports: &[Counts], missed_ns: u64, page: &mut Page) {
+pub(super) fn write(exports: &[Counts], uncovered_ns: u64, page: &mut Page) {
     if exports.is_empty() {
         return;
     }
@@ -52,5 +52,5 @@ pub(super) fn write(exports: &[Counts], missed_ns: u64, page: &mut Page) {
         }
     }
     let help = "Time that is in no window that was pushed";
-    page.counter("sampler_export_missed_seconds_total", help, missed_ns as f64 / 1e9);
+    page.counter("sampler_export_missed_seconds_total", help, uncovered_ns as f64 / 1e9);
 }

@@ -70,7 +70,7 @@ fn process(of: &ProcessReport) -> Value {
     value["comm"] = json!(shown(&record.comm));
     value["exe"] = json!(if record.exe.is_empty() { "".into() } else { shown(&record.exe) });
     value["running"] = json!(record.exited.is_none());
-    value["folded"] = json!(record.folded);
+    value["folded"] = json!(record.exited_count);
     value["interval_bytes"] = json!(units::whole_interval(record.sampling.shown_interval()));
     value["blind"] =
         record.blind_spots.iter().map(|of| shown(&of.to_string()).into_owned()).collect();

@@ -42,10 +42,10 @@ impl Gathered {
 
     fn add_stratum(&mut self, stratum: Stratum, epochs: Vec<Epoch>) {
         let Some(totals) = self.reference.strata.get_mut(&stratum) else { return };
-        let rarest = epochs.iter().map(|of| of.alloc.max(of.inuse)).reduce(Unseen::max);
+        let max_unseen = epochs.iter().map(|of| of.alloc.max(of.inuse)).reduce(Unseen::max);
         // Samples without counted totals: their borders differ slightly from those of the totals.
-        let Some(rarest) = rarest else { return };
-        (totals.unseen_objects, totals.unseen_bytes) = (rarest.objects, rarest.bytes);
+        let Some(max_unseen) = max_unseen else { return };
+        (totals.unseen_objects, totals.unseen_bytes) = (max_unseen.objects, max_unseen.bytes);
         self.reference.epochs.insert(stratum, epochs);
     }
 

@@ -234,7 +234,7 @@ pub async fn assemble_leaks(mut raw: RawLeaks, names: &Names) -> Result<Leaks, S
         total: ranking.total,
         growing: ranking.growing,
         unseen: ranking.unseen,
-        most_missed: ranking.most_missed,
+        max_other_growth: ranking.max_other_growth,
         stacks: stacks.collect(),
         stacks_total: raw.stacks.len() as u64,
         notes: raw.notes,

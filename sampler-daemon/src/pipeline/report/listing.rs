@@ -178,10 +178,10 @@ impl Worker {
             of.iter().map(|index| self.ingest.processes.get(gathered.processes[*index as usize]));
         let mut newest: Vec<_> = records.clone().map(|of| (of.attached, of.pid)).collect();
         newest.sort_unstable_by(|a, b| b.cmp(a));
-        let sources = records.clone().map(|of| (of.sources(), of.folded.max(1)));
+        let sources = records.clone().map(|of| (of.sources(), of.exited_count.max(1)));
         GroupReport {
             key,
-            processes: records.clone().map(|record| record.folded.max(1)).sum(),
+            processes: records.clone().map(|record| record.exited_count.max(1)).sum(),
             running: records.filter(|record| record.exited.is_none()).count() as u64,
             pids: newest
                 .iter()

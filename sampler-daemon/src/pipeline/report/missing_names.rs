@@ -1,6 +1,6 @@
 //! Notes of a profile about missing names.
 
-use crate::debuginfod::{Debuginfod, Standing};
+use crate::debuginfod::{Debuginfod, FileState};
 use crate::symbolize::{files, without_names};
 use crate::unwind::Module;
 use sampler_common::note::{Names, Note};
@@ -24,11 +24,11 @@ pub(super) fn notes(
         files(frames).into_iter().map(|module| &*module.build_id).collect();
     let (mut on_the_way, mut missing, mut failed, mut why) = (0, 0, 0, String::new());
     for build_id in build_ids {
-        match debuginfod.standing(build_id) {
-            Standing::NotRequested | Standing::Here => {}
-            Standing::OnTheWay => on_the_way += 1,
-            Standing::Missing => missing += usize::from(nameless.contains(build_id)),
-            Standing::Failed(reason) => {
+        match debuginfod.state(build_id) {
+            FileState::NotRequested | FileState::Here => {}
+            FileState::OnTheWay => on_the_way += 1,
+            FileState::Missing => missing += usize::from(nameless.contains(build_id)),
+            FileState::Failed(reason) => {
                 failed += 1;
                 why = reason;
             }

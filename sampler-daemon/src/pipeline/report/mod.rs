@@ -33,8 +33,8 @@ use super::command::Command;
 use super::worker::Worker;
 
 impl Worker {
-    /// Answers a request from present data, and only reads. [`Worker::catch_up_for`] has read the
-    /// records that the request needs.
+    /// Answers a request from present data, and only reads. [`Worker::read_until_now_for`] has read
+    /// the records that the request needs.
     // The end-to-end test of requests probes this function by its symbol.
     #[inline(never)]
     pub(super) fn answer(&self, command: Command) {

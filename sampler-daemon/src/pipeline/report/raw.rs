@@ -261,14 +261,14 @@ impl Worker {
     /// Where the samples of these processes come from.
     pub(super) fn sources_of(&self, processes: &[ProcessId]) -> Vec<SourceGroup> {
         let records = processes.iter().map(|id| self.ingest.processes.get(*id));
-        SourceGroup::of(records.map(|of| (of.sources(), of.folded.max(1))))
+        SourceGroup::of(records.map(|of| (of.sources(), of.exited_count.max(1))))
     }
 
     /// As [`Worker::sources_of`], for calls that map memory: only uprobes see them.
     pub(super) fn sources_of_mappings(&self, processes: &[ProcessId]) -> Vec<SourceGroup> {
         let records = processes.iter().map(|id| self.ingest.processes.get(*id));
         let only = |of: SampleSources| of.only(SampleSource::Uprobes);
-        SourceGroup::of(records.map(|of| (only(of.sources()), of.folded.max(1))))
+        SourceGroup::of(records.map(|of| (only(of.sources()), of.exited_count.max(1))))
     }
 
     pub(super) fn pids_of(&self, processes: &[ProcessId]) -> Vec<u32> {

@@ -12,7 +12,7 @@ impl Worker {
         let records = || self.ingest.processes.iter().filter(|(_, record)| !record.excluded);
         for criterion in &selector.criteria {
             if let Criterion::Pid(pid) = criterion
-                && !records().any(|(_, record)| record.pid == *pid && record.folded == 0)
+                && !records().any(|(_, record)| record.pid == *pid && record.exited_count == 0)
             {
                 if self.ingest.processes.was_folded(*pid) {
                     return Err(format!(

@@ -117,7 +117,7 @@ impl Gathered {
             if let Some(totals) = self.reference.strata.get_mut(&stratum) {
                 totals.unseen_objects *= expansion.unseen * expansion.factor;
                 totals.unseen_bytes *= expansion.unseen * expansion.factor;
-                totals.at_most = Some((bytes, objects));
+                totals.upper_totals = Some((bytes, objects));
                 // No window has an allocation of this class.
                 if objects == 0 && bytes == 0 {
                     self.reference.strata.remove(&stratum);

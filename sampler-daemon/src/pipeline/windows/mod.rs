@@ -104,7 +104,7 @@ impl Worker {
     fn end_windows(&mut self) {
         for slot in self.slots_with(Gate::Over) {
             self.detach_after_window(slot);
-            self.drain();
+            self.read_ring();
             self.end_window(slot);
         }
     }

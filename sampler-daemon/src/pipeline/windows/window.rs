@@ -93,7 +93,7 @@ impl Worker {
         }
         let attach_ns = self.attaching_ns().saturating_sub(before);
         // Records of a skipped window do not belong to this one.
-        self.drain();
+        self.read_ring();
         let (Some(cycle), Some(gates)) =
             (self.ingest.table.cycle_mut(slot), &mut self.kernel.windows)
         else {

@@ -49,17 +49,17 @@ pub fn from_wire(of: v1::Cost) -> Result<Report, String> {
 
 /// The protocol's form of prices.
 pub(in crate::rpc) fn prices(of: &PricesReport) -> v1::Prices {
-    let Tariff { returned, sampled, ended, .. } = of.tariff;
+    let Tariff { return_probe, sampled, sampled_free, .. } = of.tariff;
     let mean = |price: Measured| measured(of.tariff.at_any_speed(price));
     v1::Prices {
         hits: hits(&of.tariff),
-        returned_ns: returned.map(mean),
+        return_probe_ns: return_probe.map(mean),
         sampled_ns: sampled.map(|line| mean(line.of(1.0, 0.0))),
         stack_kib_ns: sampled.map(|line| mean(line.of(0.0, 1.0))),
-        ended_ns: ended.map(mean),
-        taken_ns: of.taken.as_nanos() as u64,
+        sampled_free_ns: sampled_free.map(mean),
+        measurement_cpu_ns: of.taken.as_nanos() as u64,
         why: of.why.clone(),
-        disturbed_ns: of.tariff.disturbed.map(mean),
+        cold_cache_ns: of.tariff.cold_cache.map(mean),
     }
 }
 

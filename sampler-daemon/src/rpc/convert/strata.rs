@@ -24,8 +24,8 @@ pub(super) fn reference_to_wire(reference: &Reference, pids: &[u32]) -> v1::Refe
             .map(|(alloc_space, alloc_objects)| v1::Exact { alloc_objects, alloc_space }),
         unseen_objects: of.unseen_objects,
         unseen_bytes: of.unseen_bytes,
-        at_most: of
-            .at_most
+        upper_totals: of
+            .upper_totals
             .map(|(alloc_space, alloc_objects)| v1::Exact { alloc_objects, alloc_space }),
         epochs: reference.epochs_of(stratum).iter().map(epoch_to_wire).collect(),
     };
@@ -51,8 +51,8 @@ fn stratum_to_wire(Stratum { process, class }: Stratum, of: &RowMoments) -> v1::
         inuse_space: moments(&of.inuse_space),
         alloc_trials: trials(&of.alloc_trials),
         inuse_trials: trials(&of.inuse_trials),
-        alloc_rarest: of.alloc_rarest,
-        inuse_rarest: of.inuse_rarest,
+        alloc_max_unseen: of.alloc_max_unseen,
+        inuse_max_unseen: of.inuse_max_unseen,
     }
 }
 
@@ -61,8 +61,8 @@ fn epoch_to_wire(Epoch { bytes, objects, alloc, inuse }: &Epoch) -> v1::Epoch {
         exact: Some(v1::Exact { alloc_objects: *objects, alloc_space: *bytes }),
         unseen_objects: alloc.objects,
         unseen_bytes: alloc.bytes,
-        unheld_objects: inuse.objects,
-        unheld_bytes: inuse.bytes,
+        inuse_unseen_objects: inuse.objects,
+        inuse_unseen_bytes: inuse.bytes,
     }
 }
 
@@ -76,7 +76,10 @@ fn epoch(of: v1::Epoch) -> Result<Epoch, String> {
         bytes: exact.alloc_space,
         objects: exact.alloc_objects,
         alloc: unseen(["unseen_objects", "unseen_bytes"], [of.unseen_objects, of.unseen_bytes])?,
-        inuse: unseen(["unheld_objects", "unheld_bytes"], [of.unheld_objects, of.unheld_bytes])?,
+        inuse: unseen(
+            ["inuse_unseen_objects", "inuse_unseen_bytes"],
+            [of.inuse_unseen_objects, of.inuse_unseen_bytes],
+        )?,
     })
 }
 
@@ -121,7 +124,9 @@ pub(super) fn reference(of: Option<v1::Reference>) -> Result<(Vec<u32>, Referenc
                 exact: totals.exact.map(|exact| (exact.alloc_space, exact.alloc_objects)),
                 unseen_objects: unbounded("unseen_objects", totals.unseen_objects)?,
                 unseen_bytes: unbounded("unseen_bytes", totals.unseen_bytes)?,
-                at_most: totals.at_most.map(|most| (most.alloc_space, most.alloc_objects)),
+                upper_totals: totals
+                    .upper_totals
+                    .map(|most| (most.alloc_space, most.alloc_objects)),
             },
             each(totals.epochs, "epoch", epoch)?,
         ))
@@ -161,8 +166,8 @@ fn checked(of: &v1::Stratum) -> Result<(Stratum, RowMoments), String> {
         inuse_space: moments("inuse_space", &of.inuse_space)?,
         alloc_trials: trials("alloc_trials", &of.alloc_trials)?,
         inuse_trials: trials("inuse_trials", &of.inuse_trials)?,
-        alloc_rarest: unbounded("alloc_rarest", of.alloc_rarest)?,
-        inuse_rarest: unbounded("inuse_rarest", of.inuse_rarest)?,
+        alloc_max_unseen: unbounded("alloc_max_unseen", of.alloc_max_unseen)?,
+        inuse_max_unseen: unbounded("inuse_max_unseen", of.inuse_max_unseen)?,
     };
     Ok((Stratum { process: of.process, class: of.size_class as u8 }, row))
 }

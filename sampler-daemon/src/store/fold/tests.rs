@@ -83,7 +83,7 @@ impl Store {
             .collect();
         let mut sums = Sums::default();
         for record in of.iter().map(|id| self.processes.get(*id)) {
-            sums.processes += record.folded.max(1);
+            sums.processes += record.exited_count.max(1);
             sums.exact.add(record.final_totals.as_ref().unwrap());
             sums.frees.add(&record.final_free_calls);
             sums.lost += record.final_lost.len().min(1) as u64;
@@ -219,10 +219,10 @@ fn memory_stays_within_bounds_and_sums_stay_exact() {
     let mut sum = ClassTotals::default();
     processes.iter().for_each(|(_, record)| sum.add(record.final_totals.as_ref().unwrap()));
     assert_eq!((sum.bytes[9], sum.objects[3]), (20_000, 140_000));
-    let largest = processes.iter().max_by_key(|(_, record)| record.folded).unwrap().1;
+    let largest = processes.iter().max_by_key(|(_, record)| record.exited_count).unwrap().1;
     assert!(largest.label().starts_with("make × "), "{}", largest.label());
     let others = processes.iter().find(|(_, record)| record.comm == OTHERS).unwrap().1;
-    assert!(others.folded > 1);
+    assert!(others.exited_count > 1);
     assert_eq!(others.final_free_calls.count(Confidence::DEFAULT).value, 0.0);
 }
 

@@ -12,7 +12,7 @@ pub struct Allocated {
     space: Moments,
     objects: Moments,
     trials: Trials,
-    rarest: f64,
+    max_unseen: f64,
     /// Σw², bytes.
     squares: f64,
 }
@@ -27,13 +27,13 @@ impl From<RowMoments> for Allocated {
             inuse_space: _,
             inuse_objects: _,
             inuse_trials: _,
-            alloc_rarest: rarest,
-            inuse_rarest: _,
+            alloc_max_unseen: max_unseen,
+            inuse_max_unseen: _,
         } = row;
         let samples = alloc_space.samples.max(1) as f64;
         let squares = alloc_space.sum * alloc_space.sum / samples;
         let (space, objects, trials) = (alloc_space, alloc_objects, alloc_trials);
-        Allocated { space, objects, trials, rarest, squares }
+        Allocated { space, objects, trials, max_unseen, squares }
     }
 }
 
@@ -43,7 +43,7 @@ impl Allocated {
         row.alloc_space.add(&self.space);
         row.alloc_objects.add(&self.objects);
         row.alloc_trials.add(&self.trials);
-        row.alloc_rarest = row.alloc_rarest.max(self.rarest);
+        row.alloc_max_unseen = row.alloc_max_unseen.max(self.max_unseen);
     }
 
     /// The samples' weights, in bytes.
@@ -56,7 +56,7 @@ impl Allocated {
         self.space.add(&other.space);
         self.objects.add(&other.objects);
         self.trials.add(&other.trials);
-        self.rarest = self.rarest.max(other.rarest);
+        self.max_unseen = self.max_unseen.max(other.max_unseen);
         self.squares += other.squares;
     }
 }

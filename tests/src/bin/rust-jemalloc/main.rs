@@ -107,13 +107,15 @@ fn main() -> std::io::Result<()> {
             [("alloc", of.objects, of.bytes), ("live", of.held, of.held_bytes)]
         {
             let _ = write!(line, ",\"{kind}\":{{\"objects\":{objects},\"bytes\":{bytes}");
-            for key in ["expected", "variance_bytes", "cumulant_bytes", "wobble_bytes"] {
+            for key in
+                ["expected", "variance_bytes", "cumulant_bytes", "variance_of_variance_bytes"]
+            {
                 let _ = write!(line, ",\"{key}\":0");
             }
-            for key in ["variance_objects", "cumulant_objects", "wobble_objects"] {
+            for key in ["variance_objects", "cumulant_objects", "variance_of_variance_objects"] {
                 let _ = write!(line, ",\"{key}\":0");
             }
-            for key in ["variance_trials", "cumulant_trials", "wobble_trials"] {
+            for key in ["variance_trials", "cumulant_trials", "variance_of_variance_trials"] {
                 let _ = write!(line, ",\"{key}\":0");
             }
             line.push('}');

@@ -133,8 +133,8 @@ pub(super) fn stratum(of: &StratumObject) -> Result<(Stratum, RowMoments), Strin
         inuse_objects: moments(&of.inuse_objects)?,
         alloc_trials: trials(&of.alloc_trials),
         inuse_trials: trials(&of.inuse_trials),
-        alloc_rarest: of.alloc_rarest,
-        inuse_rarest: of.inuse_rarest,
+        alloc_max_unseen: of.alloc_rarest,
+        inuse_max_unseen: of.inuse_rarest,
     };
     Ok((Stratum { process: of.process, class: of.class }, row))
 }
@@ -187,7 +187,7 @@ pub(super) fn reference(
         let of = StratumTotals {
             sampled,
             exact: totals.exact.map(pair),
-            at_most: totals.at_most.map(pair),
+            upper_totals: totals.at_most.map(pair),
             unseen_objects: totals.unseen_objects,
             unseen_bytes: totals.unseen_bytes,
         };

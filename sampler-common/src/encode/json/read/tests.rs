@@ -37,7 +37,7 @@ fn epochs_are_read_back() {
     profile.reference.epochs.insert(stratum, vec![epoch, Epoch::default()]);
     let stack = profile.stacks.iter_mut().find(|of| of.row.get(stratum).is_some()).unwrap();
     let moments = stack.row.stratum(stratum);
-    (moments.alloc_rarest, moments.inuse_rarest) = (5.5, f64::INFINITY);
+    (moments.alloc_max_unseen, moments.inuse_max_unseen) = (5.5, f64::INFINITY);
     let text = written(&profile);
     let back = read(&text).unwrap();
     assert_eq!(written(&back), text);

@@ -19,9 +19,9 @@ pub(super) fn costs<'a>(
     for process in processes {
         let Some(report) = cost::report(address, process.cost.as_ref())? else { continue };
         if let Some(spent) = report.spent_ns.filter(|spent| spent.value > 0.0) {
-            let whom = match process.folded {
+            let whom = match process.exited_count {
                 0 => format!("{} {}", process.comm, process.pid),
-                folded => format!("{} × {folded}", process.comm),
+                exited_count => format!("{} × {exited_count}", process.comm),
             };
             costs.push((Reverse(spent.value as u64), format!("{whom}: {}", report.text())));
         }

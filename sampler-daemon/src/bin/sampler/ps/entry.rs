@@ -35,9 +35,9 @@ impl Entry {
     pub(super) fn of_process(of: &Process, totals: &Option<Quantities>) -> Entry {
         Entry {
             number: u64::from(of.pid),
-            name: match of.folded {
+            name: match of.exited_count {
                 0 => of.comm.clone(),
-                folded => format!("{} × {}", of.comm, grouped(folded)),
+                exited_count => format!("{} × {}", of.comm, grouped(exited_count)),
             },
             allocated: allocated(of.exact.as_ref(), totals),
             is_estimate: of.exact.is_none(),

@@ -69,9 +69,9 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
 
 /// Names a process by its command and its pid.
 fn called(process: &Process) -> String {
-    match process.folded {
+    match process.exited_count {
         0 => format!("{} {}", shown(&process.comm), process.pid),
-        folded => format!("{} × {folded}", shown(&process.comm)),
+        exited_count => format!("{} × {exited_count}", shown(&process.comm)),
     }
 }
 
@@ -111,7 +111,7 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
         "sampling": process.sampling.as_ref().map(crate::status::sampling),
         "allocator_in_force": process.allocator_in_force,
         "blind": process.blind_spots,
-        "folded": process.folded,
+        "folded": process.exited_count,
         "bounds": crate::status::outcomes(&process.bounds),
         "cgroup": process.cgroup,
         "container": process.container,

@@ -60,7 +60,7 @@ pub(super) fn daemon(status: &StatusResponse) -> String {
     if status.daemon_processor_ns == 0 {
         return String::new();
     }
-    let measured = status.prices.as_ref().map_or(0, |prices| prices.taken_ns);
+    let measured = status.prices.as_ref().map_or(0, |prices| prices.measurement_cpu_ns);
     format!(
         "{} of CPU time, {} of it to start and {} to measure prices",
         human_cpu_time(status.daemon_processor_ns as f64),
@@ -84,12 +84,12 @@ pub(super) fn prices(status: &StatusResponse) -> String {
             parts.push(format!("{name}: {}", each.join(", ")));
         }
     }
-    parts.extend(prices.returned_ns.map(|of| format!("a return {}", price(of))));
+    parts.extend(prices.return_probe_ns.map(|of| format!("a return {}", price(of))));
     let kib = prices.stack_kib_ns.map(|of| format!(" and {} per KiB of stack", price(of)));
     parts.extend(
         prices.sampled_ns.map(|of| format!("a sample {}{}", price(of), kib.unwrap_or_default())),
     );
-    parts.extend(prices.ended_ns.map(|of| format!("its end {}", price(of))));
+    parts.extend(prices.sampled_free_ns.map(|of| format!("its end {}", price(of))));
     parts.join("; ")
 }
 
@@ -113,12 +113,12 @@ pub(super) fn prices_object(of: &Prices) -> Value {
     });
     json!({
         "hits": hits.collect::<Vec<_>>(),
-        "disturbed_ns": of.disturbed_ns.as_ref().map(interval),
-        "returned_ns": of.returned_ns.as_ref().map(interval),
+        "disturbed_ns": of.cold_cache_ns.as_ref().map(interval),
+        "returned_ns": of.return_probe_ns.as_ref().map(interval),
         "sampled_ns": of.sampled_ns.as_ref().map(interval),
         "stack_kib_ns": of.stack_kib_ns.as_ref().map(interval),
-        "ended_ns": of.ended_ns.as_ref().map(interval),
-        "taken_ns": of.taken_ns,
+        "ended_ns": of.sampled_free_ns.as_ref().map(interval),
+        "taken_ns": of.measurement_cpu_ns,
         "why": Some(&of.why).filter(|why| !why.is_empty()),
     })
 }
@@ -144,10 +144,10 @@ mod tests {
                 hit("malloc", false, of(19_000.0, 190.0)),
                 hit("free", true, of(560.0, 1.2)),
             ],
-            returned_ns: of(491.0, 12.0),
+            return_probe_ns: of(491.0, 12.0),
             sampled_ns: of(2880.0, 220.0),
             stack_kib_ns: of(107.0, 26.0),
-            ended_ns: None,
+            sampled_free_ns: None,
             ..Prices::default()
         };
         let status = StatusResponse { prices: Some(prices), ..StatusResponse::default() };

@@ -29,8 +29,8 @@ pub(super) fn text(of: &Export) -> String {
         let bytes = human_bytes(of.removed_bytes as f64);
         text += &format!(", {} old files removed, {bytes}", grouped(of.removed_files));
     }
-    if of.missed_ns > 0 {
-        let missed = human_duration(Duration::from_nanos(of.missed_ns));
+    if of.uncovered_ns > 0 {
+        let missed = human_duration(Duration::from_nanos(of.uncovered_ns));
         text += &format!(", {missed} in no window");
     }
     if !of.last_error.is_empty() {
@@ -53,7 +53,7 @@ pub(super) fn object(of: &Export) -> Value {
         "retried": of.retried,
         "rejected_profiles": of.rejected_profiles,
         "last_error": Some(&of.last_error).filter(|error| !error.is_empty()),
-        "missed_ns": of.missed_ns,
+        "missed_ns": of.uncovered_ns,
         "kept_bytes": of.kept_bytes,
         "removed_files": of.removed_files,
         "removed_bytes": of.removed_bytes,

@@ -106,7 +106,7 @@ impl Snapshot {
         for of in list.processes {
             match of.state.as_str() {
                 "running" => processes.push(process(of, status.live_tracking)?),
-                _ => exited += of.folded.max(1),
+                _ => exited += of.exited_count.max(1),
             }
         }
         let totals = &profile.totals;
@@ -149,9 +149,9 @@ fn process(of: v1::Process, live_tracking: bool) -> Result<Process, String> {
     let report = report.map_err(|error| format!("pid {}: {error}", of.pid))?;
     Ok(Process {
         pid: of.pid,
-        name: match of.folded {
+        name: match of.exited_count {
             0 => shown(&of.comm).into_owned(),
-            folded => format!("{} × {}", shown(&of.comm), grouped(folded)),
+            exited_count => format!("{} × {}", shown(&of.comm), grouped(exited_count)),
         },
         attached_unix_ns: of.attached_unix_ns,
         exact,

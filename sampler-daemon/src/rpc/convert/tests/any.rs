@@ -70,8 +70,8 @@ fn row_moments() -> impl Strategy<Value = RowMoments> {
                 inuse_objects,
                 alloc_trials,
                 inuse_trials,
-                alloc_rarest: if stride { f64::INFINITY } else { alloc_trials.tail },
-                inuse_rarest: alloc_trials.variance,
+                alloc_max_unseen: if stride { f64::INFINITY } else { alloc_trials.tail },
+                inuse_max_unseen: alloc_trials.variance,
             }
         },
     )
@@ -102,7 +102,7 @@ fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Re
         let totals = StratumTotals {
             sampled: RowMoments::default(),
             exact: even.then_some((numbers[0], numbers[1])),
-            at_most: (!even).then_some((numbers[1], numbers[0])),
+            upper_totals: (!even).then_some((numbers[1], numbers[0])),
             unseen_objects: if even { interval_bytes } else { f64::INFINITY },
             unseen_bytes: interval_bytes,
         };

@@ -13,23 +13,23 @@ const MAX_SERIES_SAMPLES: f64 = 1e7;
 
 /// A negative binomial law: failed trials before a number of hits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Law {
+pub(super) struct NegativeBinomial {
     /// s, which may have a fraction.
     pub(super) samples: f64,
     /// R = 1/p.
     pub(super) interval: f64,
 }
 
-impl Law {
+impl NegativeBinomial {
     /// The law of the same mean and variance; `None` without failures.
-    pub(super) fn matching(trials: &Trials) -> Option<Law> {
+    pub(super) fn matching(trials: &Trials) -> Option<NegativeBinomial> {
         let interval = trials.variance / trials.failures;
         let samples = trials.failures / (interval - 1.0);
         // Rounding of the quotients must not turn a whole number into a fraction.
         let whole = samples.round();
         let samples = if (samples - whole).abs() < 1e-9 * whole { whole } else { samples };
         let sane = samples > 0.0 && samples.is_finite() && interval > 1.0 && interval.is_finite();
-        sane.then_some(Law { samples, interval })
+        sane.then_some(NegativeBinomial { samples, interval })
     }
 
     /// The estimate of `trials` under this law, from `samples` samples.
@@ -57,7 +57,7 @@ impl Law {
 }
 
 /// I_p(s, k + 1): the probability of at least s hits among k + s trials.
-pub(super) fn at_most(failures: u64, samples: f64, interval: f64) -> f64 {
+pub(super) fn probability_of_at_most(failures: u64, samples: f64, interval: f64) -> f64 {
     let hit = 1.0 / interval;
     let trials = failures as f64 + samples;
     Binomial { trials, hit, miss: 1.0 - hit }.at_least(samples)
@@ -74,8 +74,8 @@ fn failures(samples: f64, interval: f64, tail: f64, side: Tail) -> f64 {
         return 0.0;
     }
     let reached = |failures| match side {
-        Tail::Lower => at_most(failures, samples, interval) >= tail,
-        Tail::Upper => 1.0 - at_most(failures, samples, interval) <= tail,
+        Tail::Lower => probability_of_at_most(failures, samples, interval) >= tail,
+        Tail::Upper => 1.0 - probability_of_at_most(failures, samples, interval) <= tail,
     };
     // The gamma distribution of the same mean and variance is off by less than 0.1 % of a standard
     // deviation for the usual intervals: the search begins there.

@@ -1,4 +1,4 @@
-//! Room for what was not seen: size classes of which a row has no sample.
+//! The capacity for what was not seen: size classes of which a row has no sample.
 //!
 //! Plainly: a class without a sample may still have passed unseen, up to what its rate lets pass.
 //! All classes share one budget of hazard. If N₁ objects of one class *and* N₂ of another leave no
@@ -36,24 +36,24 @@ struct Piece {
 
 /// Classes that may hide something.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Room {
+pub(super) struct UnseenCapacity {
     /// The classes in falling order of `per_hazard`.
     pieces: Vec<Piece>,
 }
 
 /// Mean and variance of the additional event of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Slot {
+pub(super) struct NextEvent {
     pub(super) mean: f64,
     pub(super) variance: f64,
 }
 
-impl Room {
-    /// Room of one class that hides `per_hazard` per unit of hazard, without an end.
-    pub(super) fn of(per_hazard: f64) -> Room {
-        let mut room = Room::default();
-        room.add(per_hazard, f64::INFINITY);
-        room
+impl UnseenCapacity {
+    /// Capacity of one class that hides `per_hazard` per unit of hazard, without an end.
+    pub(super) fn of(per_hazard: f64) -> UnseenCapacity {
+        let mut capacity = UnseenCapacity::default();
+        capacity.add(per_hazard, f64::INFINITY);
+        capacity
     }
 
     /// Adds a class. Numbers that are not positive, or NaN, hide nothing.
@@ -92,7 +92,7 @@ impl Room {
     /// Mean and variance of K(E). Once everything that hides more than `excess` is hidden, one more
     /// event like the largest seen sample follows: of weight w = `excess`/(1 − `inclusion`), mean
     /// w(1 − π) and variance w²(1 − π).
-    pub(super) fn slot(&self, excess: f64, inclusion: f64) -> Slot {
+    pub(super) fn next_event(&self, excess: f64, inclusion: f64) -> NextEvent {
         // `reached` is e^(−e) at the beginning of a piece, `hidden` is K(e).
         let (mut reached, mut hidden) = (1.0, 0.0);
         let (mut mean, mut square) = (0.0, 0.0);
@@ -122,7 +122,7 @@ impl Room {
             square += 2.0 * excess * reached * (hidden + excess);
             variance = reached * excess * (excess / (1.0 - inclusion) - excess);
         }
-        Slot { mean, variance: variance + (square - mean * mean).max(0.0) }
+        NextEvent { mean, variance: variance + (square - mean * mean).max(0.0) }
     }
 }
 
@@ -131,37 +131,43 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn room(pieces: &[(f64, f64)]) -> Room {
-        let mut room = Room::default();
-        pieces.iter().for_each(|(per_hazard, most)| room.add(*per_hazard, *most));
-        room
+    fn capacity(pieces: &[(f64, f64)]) -> UnseenCapacity {
+        let mut capacity = UnseenCapacity::default();
+        pieces.iter().for_each(|(per_hazard, most)| capacity.add(*per_hazard, *most));
+        capacity
     }
 
     #[test]
     fn the_heaviest_class_is_filled_first() {
-        let room = room(&[(10.0, 1e9), (1000.0, 2000.0), (100.0, f64::INFINITY)]);
-        assert_eq!([0.0, 1.0, 2.0, 3.0].map(|h| room.at(h)), [0.0, 1000.0, 2000.0, 2100.0]);
-        assert_eq!(Room::default().at(3.0), 0.0);
-        assert_eq!(Room::of(7.0).at(3.0), 21.0);
+        let capacity = capacity(&[(10.0, 1e9), (1000.0, 2000.0), (100.0, f64::INFINITY)]);
+        assert_eq!([0.0, 1.0, 2.0, 3.0].map(|h| capacity.at(h)), [0.0, 1000.0, 2000.0, 2100.0]);
+        assert_eq!(UnseenCapacity::default().at(3.0), 0.0);
+        assert_eq!(UnseenCapacity::of(7.0).at(3.0), 21.0);
     }
 
     #[test]
     fn never_sampled_classes_fill_their_room() {
-        let capped = room(&[(f64::INFINITY, 50.0), (2.0, f64::INFINITY)]);
+        let capped = capacity(&[(f64::INFINITY, 50.0), (2.0, f64::INFINITY)]);
         assert_eq!(capped.at(3.0), 56.0);
-        assert_eq!(Room::of(f64::INFINITY).at(1.0), f64::INFINITY);
-        let slot = capped.slot(0.0, 1.0);
-        assert!((slot.mean - 52.0).abs() < 1e-9 && (slot.variance - 4.0).abs() < 1e-9, "{slot:?}");
+        assert_eq!(UnseenCapacity::of(f64::INFINITY).at(1.0), f64::INFINITY);
+        let event = capped.next_event(0.0, 1.0);
+        assert!(
+            (event.mean - 52.0).abs() < 1e-9 && (event.variance - 4.0).abs() < 1e-9,
+            "{event:?}"
+        );
     }
 
     #[test]
     fn a_slot_without_classes_is_one_more_largest_sample() {
         // w = 10, π = ¼: w(1−π) and w²(1−π).
-        let slot = Room::default().slot(7.5, 0.25);
-        assert!((slot.mean - 7.5).abs() < 1e-12 && (slot.variance - 75.0).abs() < 1e-9, "{slot:?}");
-        assert_eq!(room(&[(7.0, 100.0)]).slot(7.5, 0.25), slot);
-        let nothing = Room::default().slot(0.0, 1.0);
-        assert_eq!(nothing, Slot { mean: 0.0, variance: 0.0 });
+        let event = UnseenCapacity::default().next_event(7.5, 0.25);
+        assert!(
+            (event.mean - 7.5).abs() < 1e-12 && (event.variance - 75.0).abs() < 1e-9,
+            "{event:?}"
+        );
+        assert_eq!(capacity(&[(7.0, 100.0)]).next_event(7.5, 0.25), event);
+        let nothing = UnseenCapacity::default().next_event(0.0, 1.0);
+        assert_eq!(nothing, NextEvent { mean: 0.0, variance: 0.0 });
     }
 
     proptest! {
@@ -172,19 +178,19 @@ mod tests {
         fn moments_are_those_of_the_knapsack(
             pieces in proptest::collection::vec((0.1f64..100.0, 0.1f64..300.0), 0..6), last in 0.001f64..0.1,
         ) {
-            let room = room(&pieces);
-            let mut with_last = room.clone();
+            let capacity = capacity(&pieces);
+            let mut with_last = capacity.clone();
             with_last.add(last, f64::INFINITY);
-            let slot = room.slot(last, 0.0);
+            let event = capacity.next_event(last, 0.0);
             let (steps, mut mean, mut square) = (100_000, 0.0, 0.0);
             for step in 0..steps {
                 let hidden = with_last.at(-((f64::from(step) + 0.5) / f64::from(steps)).ln());
                 mean += hidden / f64::from(steps);
                 square += hidden * hidden / f64::from(steps);
             }
-            prop_assert!((slot.mean / mean - 1.0).abs() < 1e-3, "{slot:?} {mean}");
+            prop_assert!((event.mean / mean - 1.0).abs() < 1e-3, "{event:?} {mean}");
             let variance = square - mean * mean;
-            prop_assert!((slot.variance / variance - 1.0).abs() < 1e-2, "{slot:?} {variance}");
+            prop_assert!((event.variance / variance - 1.0).abs() < 1e-2, "{event:?} {variance}");
         }
     }
 }

@@ -24,7 +24,7 @@ struct NameRequest {
 }
 
 /// The files to close.
-pub(super) struct Closing {
+pub(super) struct FileCloser {
     names: Names,
     /// Modules to close, with the offsets that stacks need.
     pub(super) waiting: Vec<(ModuleId, Vec<u64>)>,
@@ -32,10 +32,10 @@ pub(super) struct Closing {
     next: Instant,
 }
 
-impl Closing {
+impl FileCloser {
     /// No files yet; `names` will be asked for names.
-    pub(super) fn new(names: Names) -> Closing {
-        Closing { names, waiting: Vec::new(), request: None, next: Instant::now() }
+    pub(super) fn new(names: Names) -> FileCloser {
+        FileCloser { names, waiting: Vec::new(), request: None, next: Instant::now() }
     }
 }
 
@@ -44,18 +44,18 @@ impl Worker {
     pub(super) fn collect(&mut self) {
         self.ingest.modules.close_old();
         if let Some(to_close) = self.ingest.collect() {
-            self.closing.waiting = to_close;
+            self.file_closer.waiting = to_close;
         }
-        if let Some(request) = &mut self.closing.request {
+        if let Some(request) = &mut self.file_closer.request {
             if request.is_done.try_recv() == Err(TryRecvError::Empty) {
                 return;
             }
             let (modules, took) = (std::mem::take(&mut request.modules), request.at.elapsed());
-            self.closing.request = None;
-            self.closing.next = Instant::now() + took * PAUSE_FACTOR;
+            self.file_closer.request = None;
+            self.file_closer.next = Instant::now() + took * PAUSE_FACTOR;
             self.close_those_left(&modules);
         }
-        if Instant::now() >= self.closing.next {
+        if Instant::now() >= self.file_closer.next {
             self.request_names();
         }
     }
@@ -75,7 +75,7 @@ impl Worker {
 
     /// Requests the names in the next files.
     fn request_names(&mut self) {
-        let waiting = &mut self.closing.waiting;
+        let waiting = &mut self.file_closer.waiting;
         let files = waiting.split_off(waiting.len().saturating_sub(AT_ONCE));
         if files.is_empty() {
             return;
@@ -85,12 +85,13 @@ impl Worker {
             let module = self.ingest.modules.get(id);
             offsets.into_iter().map(move |offset| (Arc::clone(module), offset))
         });
-        match self.closing.names.keep(frames.collect()) {
+        match self.file_closer.names.keep(frames.collect()) {
             Some(is_done) => {
-                self.closing.request = Some(NameRequest { modules, at: Instant::now(), is_done });
+                self.file_closer.request =
+                    Some(NameRequest { modules, at: Instant::now(), is_done });
             }
             // The next collection finds the file again.
-            None => self.closing.next = Instant::now() + Duration::from_secs(1),
+            None => self.file_closer.next = Instant::now() + Duration::from_secs(1),
         }
     }
 }
