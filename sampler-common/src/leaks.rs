@@ -14,7 +14,7 @@ use crate::profile::Line;
 /// What the sampled blocks of a stack did in a period.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// Blocks that came in the period and are held at its end.
+    /// Blocks that arrived in the period and are held at its end.
     pub arrived: Turnover,
     /// Blocks that were held at the beginning of the period and ended in it.
     pub departed: Turnover,
@@ -84,9 +84,9 @@ pub struct Grown {
     /// The growth. A stack's bounds hold for all stacks at once; the bounds of all stacks together
     /// hold by themselves.
     pub growth: Growth,
-    /// Number of samples that came and stayed.
+    /// Number of samples that arrived and stayed.
     pub arrived: u64,
-    /// Number of samples that were there and went.
+    /// Number of samples that were there and departed.
     pub departed: u64,
     /// The bytes that are held.
     pub held: Estimate,
@@ -125,7 +125,7 @@ impl Grown {
     }
 }
 
-/// A stack of which a sample came or went.
+/// A stack of which a sample arrived or departed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leak {
     /// Process that allocated.
@@ -149,14 +149,14 @@ pub struct Leaks {
     pub total: Grown,
     /// Number of stacks that have grown by more than chance.
     pub growing: u64,
-    /// Upper bound of the growth of a stack without a sample that came or went, bytes.
+    /// Upper bound of the growth of a stack without a sample that arrived or departed, bytes.
     pub unseen: f64,
     /// Upper bound of the growth of a stack that is not known to grow, bytes; at least `unseen`.
     pub max_other_growth: f64,
     /// Stacks by falling lower bound.
     pub stacks: Vec<Leak>,
-    /// Number of stacks of which a sample came or went, before the cut to the top stacks. As many
-    /// bounds hold at once.
+    /// Number of stacks of which a sample arrived or departed, before the cut to the top stacks. As
+    /// many bounds hold at once.
     pub stacks_total: u64,
     /// What limits the meaning of the numbers.
     pub notes: Vec<Note>,
@@ -186,7 +186,7 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Ranks stacks of which a sample came or went; keeps `top` of them, 0 for all.
+    /// Ranks stacks of which a sample arrived or departed; keeps `top` of them, 0 for all.
     ///
     /// `others` is the sum of the other stacks, which count only in the total. `reference`
     /// describes the profile of what is held.
@@ -232,8 +232,8 @@ mod tests {
     use crate::estimate::{Epoch, Sample, Stratum, StratumTotals, Unseen};
     use crate::sampling::Rate;
 
-    /// A stack with this many samples that came, that went, that came and went, and that stayed
-    /// throughout.
+    /// A stack with this many samples that arrived, that departed, that arrived and departed, and
+    /// that stayed throughout.
     fn blocks(arrived: u64, departed: u64, passed: u64, stayed: u64) -> Blocks {
         let sample = Sample::geometric(100, Rate::from_interval(100_000).unwrap());
         let mut of = Blocks::default();
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!((leak.oldest_ns, leak.age.value), (45_000_000_000, Some(23e9)));
         assert_eq!(leak.kept.unwrap().value, 1.0);
         assert!((all.ranked[1].1.kept.unwrap().value - 0.5).abs() < 1e-9);
-        // The total is a sum of what came and went, not of the stacks' numbers.
+        // The total is a sum of what arrived and departed, not of the stacks' numbers.
         assert_eq!((all.total.arrived, all.total.departed), (371, 322));
         assert!(ranking(&stacks, 2).ranked.iter().map(|(index, _)| *index).eq([1, 4]));
         assert_eq!(ranking(&stacks, 2).growing, 2);

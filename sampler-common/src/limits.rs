@@ -103,11 +103,11 @@ pub const MAX_SITES: u32 = 1024;
 /// lately are evicted. A stack that finds no room is copied as before.
 pub const MAX_CACHED_STACKS: u32 = 4096;
 
-/// Maximum number of words that are compared for a known stack. A stack that depends on more words
+/// Maximum number of words that are compared for a cached stack. A stack that depends on more words
 /// is copied each time.
 pub const MAX_CACHED_WORDS: usize = 128;
 
-/// Maximum number of stretches of a known stack that are read to compare its words.
+/// Maximum number of stretches of a cached stack that are read to compare its words.
 pub const MAX_CACHED_SPANS: usize = 16;
 
 /// Maximum number of words of one stretch.

@@ -76,16 +76,16 @@ pub static FILTER_FRONT: Array<[u32; 16]> =
 pub static LOST: HashMap<LostKey, LostCell> =
     HashMap::with_max_entries(MAX_LOST_CELLS, NO_PREALLOC);
 
-/// Tags of the known stacks, set by set, one cache line each.
+/// Tags of the cached stacks, set by set, one cache line each.
 #[map]
 pub static CACHED_TAGS: Array<[u64; CACHE_WAYS as usize]> =
     Array::with_max_entries(CACHE_SETS, MMAPABLE);
 
-/// Known stacks, set by set.
+/// Cached stacks, set by set.
 #[map]
 pub static CACHED_STACKS: Array<CachedStack> = Array::with_max_entries(MAX_CACHED_STACKS, MMAPABLE);
 
-/// The place of each CPU for the values that it compares with a known stack.
+/// The place of each CPU for the values that it compares with a cached stack.
 #[map]
 pub static CACHE_SCRATCH: PerCpuArray<CacheScratch> = PerCpuArray::with_max_entries(1, 0);
 

@@ -135,7 +135,7 @@ struct WithStack<const N: usize> {
 }
 
 /// Writes and submits one record. `known`: the number of bytes of stack if known, or the id of a
-/// known stack.
+/// cached stack.
 #[inline(always)]
 fn emit<const N: usize>(
     call: &Call,
@@ -163,7 +163,7 @@ fn emit<const N: usize>(
     let stack_bytes = call.unknown(u64::from(stack_bytes)) as u32;
     let thread = call.thread();
     let [hijacked_slot, hijacked_ip] = match kind {
-        // A known stack contains no trampoline.
+        // A cached stack contains no trampoline.
         RecordKind::AllocationKnown => [0, 0],
         _ => hijacked(call, thread),
     };

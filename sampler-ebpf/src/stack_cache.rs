@@ -1,4 +1,4 @@
-//! Known stacks: a sample names a known stack by its id instead of carrying a copy. See
+//! Cached stacks: a sample names a cached stack by its id instead of carrying a copy. See
 //! `sampler_common::wire::known`.
 
 use crate::{atomic, maps};
@@ -66,7 +66,7 @@ fn among(tag: u64) -> u64 {
     0
 }
 
-/// Returns the id of the known stack at `index` if it equals the stack in the scratch, else 0.
+/// Returns the id of the cached stack at `index` if it equals the stack in the scratch, else 0.
 #[inline(never)]
 #[unsafe(export_name = "stack_cache_compared")]
 extern "C" fn compared(index: u32) -> u64 {
@@ -80,7 +80,7 @@ extern "C" fn compared(index: u32) -> u64 {
     if has_it && is_unchanged { id } else { 0 }
 }
 
-/// Whether the call is the known stack's call, and the frame pointer is equal where the frame
+/// Whether the call is the cached stack's call, and the frame pointer is equal where the frame
 /// pointer matters.
 #[inline(always)]
 fn is_call(stack: *const CachedStack, scratch: *const CacheScratch) -> bool {
@@ -139,7 +139,7 @@ fn read(stack: *const CachedStack, scratch: *mut CacheScratch) -> bool {
     true
 }
 
-/// Whether the words in the scratch equal the words of the known stack.
+/// Whether the words in the scratch equal the words of the cached stack.
 #[inline(always)]
 fn is_same(stack: *const CachedStack, scratch: *const CacheScratch) -> bool {
     // SAFETY: fields of map values.

@@ -13,6 +13,6 @@ unsafe extern "C" fn construct() {
     // which copy samples.
     boot::boot();
     clock::take();
-    sample::settle();
+    sample::save_memory();
     fork::register();
 }

@@ -17,7 +17,7 @@ pub(crate) static FILTER: Filter = Filter::new();
 pub(crate) static TABLE: Table = Table::new();
 
 /// Makes the filter and the table take as little memory as they need.
-pub(crate) fn settle() {
+pub(crate) fn save_memory() {
     pages::one_by_one(&raw const FILTER as usize, size_of::<Filter>());
     pages::one_by_one(&raw const TABLE as usize, size_of::<Table>());
 }

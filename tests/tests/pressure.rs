@@ -128,11 +128,8 @@ fn a_storm_does_not_fill_the_ring_of_a_stopped_daemon() -> Result<()> {
 
     let pressure = recovers(&daemon, &noisy, 1)?;
     println!("{pressure}");
-    ensure!(pressure["ring_raises"].as_u64() > Some(0), "no ring pressure:  {pressure}");
-    ensure!(
-        pressure["ring_factor"].as_f64() >= Some(16.0),
-        "hardly any ring pressure:  {pressure}"
-    );
+    ensure!(pressure["ring_raises"].as_u64() > Some(0), "no ring pressure: {pressure}");
+    ensure!(pressure["ring_factor"].as_f64() >= Some(16.0), "hardly any ring pressure: {pressure}");
     ensure!(sampling(&daemon, &quiet)?["pressure"].is_null(), "the quiet one is pressed");
     noisy.go()?;
     noisy.truth()?;

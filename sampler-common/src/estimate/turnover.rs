@@ -1,15 +1,15 @@
 //! The growth of held memory in a period.
 //!
 //! Plainly: growth is what is held at the end minus what was held at the beginning. That equals the
-//! blocks that came in the period and stayed, minus the blocks that were there before and went. A
-//! block that is held at both ends is in neither sum, and neither is a block that came and went in
-//! between. Such a sample cancels exactly, however little is sampled. So the error is that of the
-//! few blocks that changed the sum. In the difference of two live profiles it would be that of the
-//! many blocks that make up the sum.
+//! blocks that arrived in the period and stayed, minus the blocks that were there before and
+//! departed. A block that is held at both ends is in neither sum, and neither is a block that
+//! arrived and departed in between. Such a sample cancels exactly, however little is sampled. So
+//! the error is that of the few blocks that changed the sum. In the difference of two live profiles
+//! it would be that of the many blocks that make up the sum.
 //!
 //! # Derivation
 //!
-//! Let C be the blocks that came in the period and are held at its end. Let W be the blocks that
+//! Let C be the blocks that arrived in the period and are held at its end. Let W be the blocks that
 //! were held at its beginning and were freed in it.
 //!
 //! ```text
@@ -33,16 +33,16 @@
 //! Σw²(1 − π) ≤ Σw². The interval of the difference is that of [`super::difference()`] (Zou and
 //! Donner).
 //!
-//! For equal weights, a test of C against W, given the number n of all samples that came or went,
-//! is the sign test of n fair coins. Bursts of blocks that come at the same time are not covered:
-//! what is random then is the number of bursts.
+//! For equal weights, a test of C against W, given the number n of all samples that arrived or
+//! departed, is the sign test of n fair coins. Bursts of blocks that come at the same time are not
+//! covered: what is random then is the number of bursts.
 //!
 //! # All stacks at once
 //!
-//! M is the number of stacks of which a sample came or went. Each of them has its bounds at the
-//! confidence 1 − α/M (C. E. Bonferroni's inequality). Given how many samples each stack has, M is
-//! fixed, and only coming or going is random. So all bounds hold at once with a probability of at
-//! least 1 − α. A stack without a sample that came or went is never listed.
+//! M is the number of stacks of which a sample arrived or departed. Each of them has its bounds at
+//! the confidence 1 − α/M (C. E. Bonferroni's inequality). Given how many samples each stack has, M
+//! is fixed, and only coming or going is random. So all bounds hold at once with a probability of
+//! at least 1 − α. A stack without a sample that arrived or departed is never listed.
 
 use super::difference::ends_of_difference;
 use super::{Confidence, Moments, Sample, Side};
@@ -50,7 +50,7 @@ use super::{Confidence, Moments, Sample, Side};
 /// Replaces π for a sample that is an event of a Poisson process: so small that 1 − π is 1.
 const POISSON_INCLUSION: f64 = 1e-12;
 
-/// Sampled blocks that came, or that went. Sums of disjoint sets add.
+/// Sampled blocks that arrived, or that departed. Sums of disjoint sets add.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Turnover {
     /// Number of samples.

@@ -10,7 +10,7 @@ pub enum RecordKind {
     AllocationSnapshot = 1,
     /// [`AllocationRecord`], followed by return addresses, leaf first (`--unwind fp`).
     AllocationFrames = 2,
-    /// [`AllocationRecord`], followed by the [id](super::KnownStack::id) of a known stack.
+    /// [`AllocationRecord`], followed by the [id](super::CachedStack::id) of a cached stack.
     AllocationKnown = 18,
     /// [`FreeRecord`]
     Free = 3,

@@ -1,4 +1,4 @@
-//! Known stacks: the kernel side compares a few words of a stack instead of copying the stack
+//! Cached stacks: the kernel side compares a few words of a stack instead of copying the stack
 //! again.
 //!
 //! The frames of a stack depend on a few of its words ([`CachedStack::values`]). The daemon puts

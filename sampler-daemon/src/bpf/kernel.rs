@@ -48,7 +48,7 @@ pub struct Settings {
     pub frame_pointers: bool,
     /// Largest stack snapshot, one of [`SNAPSHOT_TIERS`].
     pub snapshot_bytes: u32,
-    /// Whether a known stack is not copied again.
+    /// Whether a cached stack is not copied again.
     pub stack_cache: bool,
     /// Whether frees are probed and the live set is kept.
     pub track_live: bool,
@@ -93,7 +93,7 @@ pub struct Kernel {
     pub lost: LostCells,
     /// Calls between entry and return.
     pub pending: PendingCalls,
-    /// Known stacks, which are not copied again.
+    /// Cached stacks, which are not copied again.
     pub stack_cache: StackCache,
     /// Where processes have their Python frames.
     pub python: PythonRuntimes,

@@ -29,7 +29,7 @@ pub enum Record<'a> {
     Snapshot(AllocationRecord, &'a [u8]),
     /// A sampled allocation with return addresses, leaf first, 8 bytes each.
     Frames(AllocationRecord, &'a [u8]),
-    /// A sampled allocation with the id of a known stack.
+    /// A sampled allocation with the id of a cached stack.
     Known(AllocationRecord, u64),
     /// The free of a sampled block.
     Free(FreeRecord),

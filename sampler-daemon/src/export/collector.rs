@@ -33,7 +33,7 @@ pub(super) struct Pushes {
     /// The profile of what was allocated, and that of what is held.
     pub(super) pushes: Vec<Push>,
     /// Time between the last window and this window. Neither window covers it.
-    pub(super) missed: Duration,
+    pub(super) uncovered: Duration,
 }
 
 /// Makes the pushes of one window after another.
@@ -71,12 +71,12 @@ impl Collector {
 
     /// Returns what was allocated since the last time, and what is held.
     pub(super) async fn next(&mut self) -> Result<Pushes, Stopped> {
-        let mut pushes = Pushes { pushes: Vec::new(), missed: Duration::ZERO };
+        let mut pushes = Pushes { pushes: Vec::new(), uncovered: Duration::ZERO };
         let window = Scope { window: Some(RequestedWindow::After(self.border)), ..Scope::ALL };
         if let Some(raw) = self.ask(Kind::Alloc, window).await?
             && let Some(borders) = raw.borders
         {
-            pushes.missed = self.border.map_or(Duration::ZERO, |last| borders.start.since(last));
+            pushes.uncovered = self.border.map_or(Duration::ZERO, |last| borders.start.since(last));
             self.border = Some(borders.end);
             let start_unix_ns = raw.window.map_or(0, |of| of.start_unix_ns);
             let duration_ns = raw.duration_ns;

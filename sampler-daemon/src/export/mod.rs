@@ -248,7 +248,7 @@ async fn collect(
             // The worker has stopped.
             Err(_) => return,
         };
-        exports.uncovered_ns.fetch_add(pushes.missed.as_nanos() as u64, Relaxed);
+        exports.uncovered_ns.fetch_add(pushes.uncovered.as_nanos() as u64, Relaxed);
         let pushes: Arc<[Push]> = pushes.pushes.into();
         exports.queues.iter().for_each(|queue| queue.add(&pushes));
         if let Some(done) = done {

@@ -110,7 +110,7 @@ impl Ingest {
             frames: Vec::new(),
             stack_cache: StackCache::default(),
             history: History::default(),
-            common: usual(sampling, is_self_sampled),
+            common: common_record(sampling, is_self_sampled),
             mapped: Mapped::new(now_ns),
             python: WaitingPython::default(),
             allocator_texts: AllocatorTexts::default(),
@@ -173,7 +173,7 @@ impl Ingest {
     /// the same.
     pub(super) fn default_sampling(&mut self) -> Arc<SamplingRecord> {
         if self.common.requested != self.sampling {
-            self.common = usual(self.sampling, self.is_self_sampled);
+            self.common = common_record(self.sampling, self.is_self_sampled);
         }
         Arc::clone(&self.common)
     }
@@ -368,7 +368,7 @@ impl Ingest {
     }
 }
 /// How newly appeared processes are sampled. In a self-sampled run, our probes do not sample them.
-fn usual(sampling: Sampling, is_self_sampled: bool) -> Arc<SamplingRecord> {
+fn common_record(sampling: Sampling, is_self_sampled: bool) -> Arc<SamplingRecord> {
     let mut record = SamplingRecord::new(sampling);
     if is_self_sampled {
         record.begin_self_sampled();

@@ -119,11 +119,11 @@ impl Epochs {
     }
 
     /// Closes the epochs for good: no more allocations come.
-    pub fn settle(&mut self, totals: &ClassTotals) {
+    pub fn finish(&mut self, totals: &ClassTotals) {
         self.close(totals, &[Unseen::default(); CLASSES]);
     }
 
-    /// Adds the epochs of another process. Both must be settled.
+    /// Adds the epochs of another process. Both must be finished.
     pub fn absorb(&mut self, other: &Epochs) {
         self.marked.add(&other.marked);
         other.closed.iter().for_each(|(key, epoch)| self.add(*key, epoch));

@@ -182,16 +182,16 @@ impl ProcessRecord {
         if alike && self.epochs.is_none() && other.epochs.is_none() {
             return;
         }
-        let settled = |of: &ProcessRecord| {
+        let finished = |of: &ProcessRecord| {
             let rates = of.sampling.unseen.map(Unseen::from);
             let mut epochs = of.epochs.as_deref().cloned().unwrap_or_else(|| Epochs::new(&rates));
             if let Some(totals) = &of.final_totals {
-                epochs.settle(totals);
+                epochs.finish(totals);
             }
             epochs
         };
-        let mut sum = settled(self);
-        sum.absorb(&settled(other));
+        let mut sum = finished(self);
+        sum.absorb(&finished(other));
         self.epochs = Some(Box::new(sum));
     }
 }

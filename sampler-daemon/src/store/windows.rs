@@ -13,7 +13,7 @@
 //! Bounds: some 830 slots, and [`MAX_ENTRIES`] rows and totals in all of them together. At either
 //! bound the oldest slot is dropped, and windows that begin before the next slot are refused. If
 //! the newest slot fills everything alone, its further samples go to [`StackId::TABLE_FULL`].
-//! The frees of each slot (the module `went`) have a bound of their own, [`MAX_DEPARTED`].
+//! The frees of each slot (the module `departures`) have a bound of their own, [`MAX_DEPARTED`].
 
 mod departed;
 mod departures;

@@ -1,7 +1,7 @@
 //! One program image of a process (from `execve` to the next or to the exit), as the unwinder sees
 //! it.
 //!
-//! The image remembers the place of each code address and the step to its caller. So a known stack
+//! The image remembers the place of each code address and the step to its caller. So a cached stack
 //! costs one look-up per frame. `step` does a step.
 
 use super::cfi::Rule;

@@ -9,8 +9,8 @@ use crate::sampling::{Design, Rate, Strategy};
 /// Blocks of 4 KiB.
 const STRATUM: Stratum = Stratum { process: 0, class: 9 };
 
-/// The stacks of a profile with the given counts of samples that came, that went, and that came and
-/// went.
+/// The stacks of a profile with the given counts of samples that arrived, that departed, and that
+/// arrived and departed.
 fn leaks(profile: &Profile, counts: &[[u64; 3]]) -> Leaks {
     let rate = Rate::from_interval(fixture::INTERVAL_BYTES).unwrap();
     let sample = Sample::geometric(4096, rate);

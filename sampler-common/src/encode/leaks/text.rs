@@ -21,7 +21,7 @@ const MAX_FRAMES: usize = 20;
 const INDENT: usize = 3;
 /// Maximum width of a function's name in the sentence of the answer.
 const MAX_SITE: usize = 60;
-/// With fewer sampled blocks that came or went, the text does not claim that nothing grows.
+/// With fewer sampled blocks that arrived or departed, the text does not claim that nothing grows.
 const MIN_SAMPLES: u64 = 10;
 /// Prefixes of functions of standard libraries, whose containers allocate for their callers.
 const LIBRARIES: [&str; 8] =

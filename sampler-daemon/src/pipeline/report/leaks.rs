@@ -39,7 +39,7 @@ pub struct RawLeaks {
     pub request: LeaksRequest,
     /// Start and end, nanoseconds since the Unix epoch.
     pub span_unix_ns: [u64; 2],
-    /// Pid and frames (leaf first) of each stack of which a sample came or went.
+    /// Pid and frames (leaf first) of each stack of which a sample arrived or departed.
     pub stacks: Vec<(u32, Vec<u32>)>,
     /// The blocks of each stack.
     pub blocks: Vec<Blocks>,
@@ -127,7 +127,7 @@ impl Worker {
         }
         self.add_live(&mut stacks, &window, now_ns, chosen);
         for (key, row) in window.rows() {
-            // Stacks of which nothing stayed or went are not reported.
+            // Stacks of which nothing stayed or departed are not reported.
             if let Some(blocks) = stacks.get_mut(&(key.process, key.stack)) {
                 blocks.allocated.add(&row.weights());
             }

@@ -87,10 +87,10 @@ fn a_window_has_the_lowest_rate_of_its_time() {
 #[test]
 fn folded_processes_keep_their_epochs() {
     let mut sum = Epochs::new(&at(64 << 10));
-    sum.settle(&counted(6400));
+    sum.finish(&counted(6400));
     let mut other = Epochs::new(&at(1 << 20));
     other.close(&counted(640), &at(64 << 10));
-    other.settle(&counted(704));
+    other.finish(&counted(704));
     sum.absorb(&other);
     // Folded processes have no allocations beyond these totals.
     assert_eq!(shown(&sum, 6400 + 704), [(6464, 64, 64), (640, 1024, 1024)]);

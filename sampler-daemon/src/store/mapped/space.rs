@@ -70,7 +70,7 @@ impl Mapped {
         length: u64,
         by: Option<Piece>,
     ) {
-        self.settle(process, tid);
+        self.drop_aside(process, tid);
         let end = start.saturating_add(whole_pages(length));
         self.drop_range(process, start, end);
         if let Some(piece) = by {
@@ -82,7 +82,7 @@ impl Mapped {
 
     /// `munmap` begins: its range is removed.
     pub fn unmap(&mut self, process: ProcessId, tid: u32, start: u64, length: u64) {
-        self.settle(process, tid);
+        self.drop_aside(process, tid);
         self.drop_range(process, start, start.saturating_add(whole_pages(length)));
     }
 
@@ -160,7 +160,7 @@ impl Mapped {
     }
 
     fn set_aside(&mut self, process: ProcessId, tid: u32, start: u64, length: u64) {
-        self.settle(process, tid);
+        self.drop_aside(process, tid);
         let end = start.saturating_add(whole_pages(length));
         let parts = self.take(process, start, end);
         let Some(space) = self.spaces.get_mut(&process) else { return };
@@ -178,7 +178,7 @@ impl Mapped {
 
     /// Drops the parts that the thread's last call has put aside: the record of that call's end was
     /// lost.
-    fn settle(&mut self, process: ProcessId, tid: u32) {
+    fn drop_aside(&mut self, process: ProcessId, tid: u32) {
         let Some(space) = self.spaces.get_mut(&process) else { return };
         if let Some(parts) = space.aside.remove(&tid) {
             self.unpaired += 1;

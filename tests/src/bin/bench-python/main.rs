@@ -44,7 +44,7 @@ struct Args {
 enum Case {
     /// Without samplerd.
     Alone,
-    /// Native frames only; known stacks are not copied again, as in programs of other languages.
+    /// Native frames only; cached stacks are not copied again, as in programs of other languages.
     Native,
     /// Native frames only; each stack is copied, as in Python programs.
     NativeCopied,
