@@ -139,7 +139,7 @@ fn a_constant_rate_gives_the_estimates_without_epochs() {
 /// A minute at a large interval, in which hardly anything was allocated, does not make all rows
 /// wide.
 #[test]
-fn room_is_bounded_by_bytes_at_the_long_interval() {
+fn capacity_is_bounded_by_bytes_at_the_long_interval() {
     let design = |interval| {
         [Design::from_interval(Strategy::Geometric, interval, 1.0).expect("in the domain"); CLASSES]
     };

@@ -60,7 +60,7 @@ fn sum_of_samples(of: &Value) -> Result<f64> {
 }
 
 /// The text profile has each path of two processes of one program once, with the sum of both.
-fn paths_are_told_once(daemon: &Daemon) -> Result<()> {
+fn paths_are_named_once(daemon: &Daemon) -> Result<()> {
     let arguments =
         ["profile", "--kind", "alloc", "--comm", "who-alpha", "--top", "1000", "--stacks"];
     let text = daemon.sampler(&arguments)?.success("profile")?.stdout;
@@ -108,7 +108,7 @@ fn processes_are_selected_and_summed() -> Result<()> {
         ensure!(watched["exact"]["alloc_space"] == bytes, "watch {arguments:?}");
         daemon.sampler(&[&["lifetimes"], arguments].concat())?.success("lifetimes")?;
     }
-    paths_are_told_once(&daemon)?;
+    paths_are_named_once(&daemon)?;
     for (arguments, words) in [
         (
             &["--comm", "who-gamma"][..],

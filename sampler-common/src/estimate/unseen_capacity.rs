@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn never_sampled_classes_fill_their_room() {
+    fn never_sampled_classes_fill_their_capacity() {
         let capped = capacity(&[(f64::INFINITY, 50.0), (2.0, f64::INFINITY)]);
         assert_eq!(capped.at(3.0), 56.0);
         assert_eq!(UnseenCapacity::of(f64::INFINITY).at(1.0), f64::INFINITY);

@@ -36,8 +36,7 @@ pub(super) const FIVE_BYTE_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// Whether a probe on this instruction can kill the process.
 ///
 /// - Linux 6.18 turns a probe on [`FIVE_BYTE_NOP`] into a call of a page that a forked child does
-/// not
-///   have, which kills the child. Later kernels may do so with other nops of five bytes too.
+///   not have, which kills the child. Later kernels may do so with other nops of five bytes too.
 /// - A call that is emulated or single-stepped leaves a return address on the stack that a shadow
 ///   stack does not have. The return then kills the process.
 pub(super) fn is_harmful(instruction: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! The cache of cached stacks in the eBPF program: which stacks it contains, at which place, and
+//! The stack cache of the eBPF program: which stacks it contains, at which place, and
 //! which stack an id means.
 //!
 //! A stack is entered if it has come twice, was unwound to its root, and its comparison costs less

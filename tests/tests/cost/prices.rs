@@ -115,7 +115,7 @@ fn the_cost_of_single_stepped_probes_agrees_with_the_slowdown() -> Result<()> {
     let trial = Trial { case: "own", count: 1_000, factor: STEPPED, arguments };
     again::until("prices of both kinds", TRIES, || {
         Ok(match trial.attempt(&mut plain, &mut probed)? {
-            Ok(status) => stepping_is_dearer(&status)?,
+            Ok(status) => stepping_costs_more(&status)?,
             Err(miss) => Err(miss),
         })
     })
@@ -157,7 +157,7 @@ fn hits_of_one_role_are_separated_by_price() -> Result<()> {
 
 /// Checks that single-stepped hits have a price of their own. Returns the reason if that is
 /// doubtful.
-fn stepping_is_dearer(status: &Value) -> Result<Result<(), String>> {
+fn stepping_costs_more(status: &Value) -> Result<Result<(), String>> {
     let probes = status["probes"].as_array().context("no probes")?;
     ensure!(probes.len() == 2, "{status}");
     let emulated = &status["prices"]["hits"][0];
@@ -166,8 +166,8 @@ fn stepping_is_dearer(status: &Value) -> Result<Result<(), String>> {
     for probe in probes {
         let (stepped, cheapest, _) = range(&probe["hit_ns"], "a single-stepped hit")?;
         let (spent, low, high) = range(&probe["spent_ns"], "spent on a probe")?;
-        let dearer = cheapest > dearest && stepped > 1.5 * middle;
-        if !dearer || low <= 0.5 * spent || high >= 2.0 * spent {
+        let costs_more = cheapest > dearest && stepped > 1.5 * middle;
+        if !costs_more || low <= 0.5 * spent || high >= 2.0 * spent {
             return Ok(Err(format!("{probe}: {emulated}")));
         }
     }

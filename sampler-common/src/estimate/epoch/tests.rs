@@ -32,7 +32,7 @@ fn capacity(epochs: &[Epoch], intervals: &[u64], others: u64) -> (f64, f64) {
 }
 
 #[test]
-fn a_row_has_room_in_epochs_without_its_samples() {
+fn a_row_has_capacity_in_epochs_without_its_samples() {
     let (short, long) = (64 << 10, 16 << 20);
     let epochs = [epoch(short, 1 << 30), epoch(long, 1 << 20)];
     // All of the long epoch, and fifteen sixteenths of a short interval.
