@@ -9,6 +9,7 @@ mod frame;
 mod functions;
 mod merged;
 mod runtime;
+mod standard_library;
 mod startup;
 
 pub use allocator::interposed;

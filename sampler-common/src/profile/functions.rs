@@ -5,6 +5,7 @@
 //! stacks, never from their intervals.
 
 use super::runtime::Runtimes;
+use super::standard_library::is_of_standard_library;
 use super::startup::is_startup;
 use super::{Frame, Line, Profile, Quantity, own_frame};
 use crate::estimate::Row;
@@ -42,7 +43,7 @@ pub struct FunctionSum {
 enum Purpose {
     /// The program's own work, or not known.
     Work,
-    /// A runtime's work for the code of its language ([`Runtimes`]).
+    /// A runtime's work for the code of its language ([`Runtimes`]), or a standard library's.
     Runtime,
     /// The start of a program or a thread, or a note in the place of missing frames.
     Startup,
@@ -92,6 +93,7 @@ impl Function<'_> {
             () if self.own.is_some() => Purpose::Work,
             // A note has the name of its mapping.
             () if is_startup(&line.function) || line.function == module => Purpose::Startup,
+            () if is_of_standard_library(&line.file) => Purpose::Runtime,
             () if runtimes.has(profile, module, &self.stacks) => Purpose::Runtime,
             () => Purpose::Work,
         }

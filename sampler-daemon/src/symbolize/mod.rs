@@ -5,6 +5,7 @@
 //! vdso in a living process, so this module reads the vdso itself. Generated code has its names
 //! from the time of the sample ([`crate::unwind::GeneratedCode`]).
 
+mod cached_lines;
 mod debug_data;
 pub(crate) mod debug_file;
 mod demangled;

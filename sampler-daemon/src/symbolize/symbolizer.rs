@@ -1,5 +1,6 @@
 //! Symbolizes frames of modules whose process may be gone.
 
+use super::cached_lines::{Bounds, CachedLines, size};
 use super::given_name;
 use super::vdso::Vdso;
 use crate::unwind::{GeneratedCode, Module, ModuleId, ModuleKind};
@@ -10,11 +11,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Maximum number of cached locations, and maximum bytes of their names. At either bound, all
-/// locations are forgotten and looked up again. Names of closed files have a quarter of these
-/// bounds in addition. At one of these bounds, the names of closed files are forgotten.
-const MAX_LOCATIONS: usize = 1 << 20;
-const MAX_BYTES: usize = 64 << 20;
+/// Bounds of the cached names. At one of them, all locations are forgotten and looked up again.
+const BOUNDS: Bounds = Bounds { locations: 1 << 20, bytes: 64 << 20 };
+/// Bounds of the names of closed files. At one of them, these names are forgotten.
+const CLOSED_BOUNDS: Bounds = Bounds { locations: 1 << 18, bytes: 16 << 20 };
 
 /// Maximum bytes of the names of one file in one query. Names beyond the bound are shown as
 /// addresses.
@@ -56,11 +56,9 @@ pub struct Symbolizer<R> {
     reader: R,
     /// Time for one file, if no other file was slow before it.
     file_time: Duration,
-    locations: FxHashMap<(ModuleId, u64), Arc<[Line]>>,
-    bytes: usize,
+    cached: CachedLines,
     /// Names in closed files, which cannot be looked up again.
-    kept: FxHashMap<(ModuleId, u64), Arc<[Line]>>,
-    kept_bytes: usize,
+    of_closed: CachedLines,
     vdsos: FxHashMap<ModuleId, Vdso>,
 }
 
@@ -70,10 +68,8 @@ impl<R: Reader> Symbolizer<R> {
         Symbolizer {
             reader,
             file_time,
-            locations: FxHashMap::default(),
-            bytes: 0,
-            kept: FxHashMap::default(),
-            kept_bytes: 0,
+            cached: CachedLines::new(BOUNDS),
+            of_closed: CachedLines::new(CLOSED_BOUNDS),
             vdsos: FxHashMap::default(),
         }
     }
@@ -81,13 +77,9 @@ impl<R: Reader> Symbolizer<R> {
     /// Looks up frames of files that will be closed, and keeps their names.
     pub fn keep(&mut self, frames: &[(Arc<Module>, u64)]) {
         let named = self.symbolize(frames);
-        if self.kept.len() + named.len() > MAX_LOCATIONS / 4 || self.kept_bytes > MAX_BYTES / 4 {
-            self.kept.clear();
-            self.kept_bytes = 0;
-        }
+        self.of_closed.make_room(named.len());
         for ((module, offset), lines) in frames.iter().zip(named) {
-            self.kept_bytes += lines.iter().map(size).sum::<usize>();
-            self.kept.insert((module.id, *offset), lines);
+            self.of_closed.insert(module, *offset, lines);
         }
     }
 
@@ -117,8 +109,8 @@ impl<R: Reader> Symbolizer<R> {
             .iter()
             .map(|(module, offset)| match &module.kind {
                 ModuleKind::File(_) | ModuleKind::Closed => {
-                    let key = (module.id, *offset);
-                    let known = self.locations.get(&key).or_else(|| self.kept.get(&key));
+                    let known = self.cached.get(module.id, *offset);
+                    let known = known.or_else(|| self.of_closed.get(module.id, *offset));
                     // Missing if the reader did not answer, or if one call has more locations than
                     // the cache holds.
                     known.cloned().unwrap_or_else(|| nameless(module, *offset))
@@ -154,17 +146,7 @@ impl<R: Reader> Symbolizer<R> {
             .filter(|module| self.reader.has_more(module))
             .map(|module| module.id)
             .collect();
-        if outdated.is_empty() {
-            return;
-        }
-        self.locations.retain(|(module, _), lines| {
-            let stays = !outdated.contains(module);
-            if !stays {
-                let bytes = lines.iter().map(size).sum();
-                self.bytes = self.bytes.saturating_sub(bytes);
-            }
-            stays
-        });
+        self.cached.forget(&outdated);
     }
 
     /// Looks up all unknown locations of a file in one call, which costs as much as many addresses.
@@ -172,20 +154,15 @@ impl<R: Reader> Symbolizer<R> {
         let mut missing: FxHashMap<ModuleId, (&Arc<Module>, Vec<u64>)> = FxHashMap::default();
         for (module, offset) in frames {
             if let ModuleKind::File(_) = module.kind
-                && !self.locations.contains_key(&(module.id, *offset))
+                && self.cached.get(module.id, *offset).is_none()
             {
                 missing.entry(module.id).or_insert((module, Vec::new())).1.push(*offset);
             }
         }
         let wanted: usize = missing.values().map(|(_, offsets)| offsets.len()).sum();
-        let is_full = self.locations.len() + wanted > MAX_LOCATIONS || self.bytes > MAX_BYTES;
-        if wanted > 0 && is_full {
-            self.locations.clear();
-            self.bytes = 0;
-            if wanted < frames.len() {
-                // The known locations are gone too, so they are looked up as well.
-                return self.look_up_files(frames);
-            }
+        if wanted > 0 && !self.cached.make_room(wanted) && wanted < frames.len() {
+            // The known locations are gone too, so they are looked up as well.
+            return self.look_up_files(frames);
         }
         let mut files: Vec<_> = missing.into_values().collect();
         // Files of root come first, because no other user has made them slow.
@@ -206,12 +183,11 @@ impl<R: Reader> Symbolizer<R> {
         let Some(answers) = self.reader.lines(module, file, &offsets, time) else { return };
         let mut bytes = 0;
         for (offset, answer) in offsets.into_iter().zip(answers) {
-            bytes += answer.iter().flatten().map(size).sum::<usize>();
+            bytes += answer.as_deref().map_or(0, size);
             let answer = answer.filter(|_| bytes <= MAX_FILE_BYTES);
             let lines = answer.map_or_else(|| nameless(module, offset), as_called);
-            self.locations.insert((module.id, offset), lines);
+            self.cached.insert(module, offset, lines);
         }
-        self.bytes += bytes.min(MAX_FILE_BYTES);
     }
 }
 
@@ -267,11 +243,6 @@ fn as_called(mut lines: Vec<Line>) -> Arc<[Line]> {
         }
     }
     Arc::from(lines)
-}
-
-/// Bytes of a line's texts.
-fn size(line: &Line) -> usize {
-    line.function.len() + line.file.len()
 }
 
 fn is_of_root(module: &Module) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{Reader, Symbolizer, elf, without_names};
 use crate::unwind::fixture::Fixture;
-use crate::unwind::{GeneratedCode, Image, Module, ModuleId, ModuleKind, Modules};
+use crate::unwind::{GeneratedCode, Image, Life, Module, ModuleId, ModuleKind, Modules};
 use sampler_common::profile::Line;
 use std::cell::Cell;
 use std::fs::File;
@@ -50,6 +50,7 @@ fn module(id: u32, path: &str, kind: ModuleKind) -> Arc<Module> {
         build_id: String::new(),
         code: Vec::new(),
         kind,
+        life: Life::default(),
     })
 }
 

@@ -41,7 +41,7 @@ pub use evidence::Evidence;
 pub use generated::GeneratedCode;
 pub use history::{History, PastImage};
 pub use image::{Image, UnwindEnd};
-pub use module::{CodeSegment, Frame, Module, ModuleId, ModuleKind};
+pub use module::{CodeSegment, Frame, Life, Module, ModuleId, ModuleKind};
 pub use modules::{Counts, Modules};
 pub use name_budget::MAX_NAME_BYTES;
 pub use place::Address;

@@ -69,7 +69,12 @@ pub struct Module {
     pub code: Vec<CodeSegment>,
     /// The module's kind.
     pub kind: ModuleKind,
+    /// Lives as long as the module, whose kind may change meanwhile.
+    pub life: Life,
 }
+
+/// Lives as long as a module.
+pub type Life = Arc<()>;
 
 impl Module {
     /// File offsets of the executable segment that contains an offset in the module's file.
@@ -102,6 +107,7 @@ mod tests {
             build_id: String::new(),
             code: vec![segment(0x1000..0x1800, 0x40_1000), segment(0x2000..0x2010, 0x60_3000)],
             kind: ModuleKind::Unknown,
+            life: Life::default(),
         };
         let found = [0xfff, 0x1000, 0x17ff, 0x1800, 0x200f].map(|offset| module.svma(offset));
         assert_eq!(found, [None, Some(0x40_1000), Some(0x40_17ff), None, Some(0x60_300f)]);

@@ -10,7 +10,7 @@ use super::cfi_cache::CfiCache;
 use super::elf::{Headers, Sections};
 use super::generated::GeneratedCode;
 use super::mapped::read_own_vdso;
-use super::module::{Module, ModuleId, ModuleKind};
+use super::module::{Life, Module, ModuleId, ModuleKind};
 use super::name_budget::NameBudget;
 use super::python::PythonLines;
 use crate::inspect::mappings::{self, Backing, Mapping};
@@ -131,6 +131,7 @@ impl Default for Modules {
             build_id: String::new(),
             code: Vec::new(),
             kind: ModuleKind::Unknown,
+            life: Life::default(),
         };
         Modules {
             entries: FxHashMap::default(),
@@ -457,7 +458,7 @@ impl Modules {
         self.next += 1;
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
         let code = headers.as_ref().map_or_else(Vec::new, Headers::code_segments);
-        let module = Arc::new(Module { id, path, build_id, code, kind });
+        let module = Arc::new(Module { id, path, build_id, code, kind, life: Life::default() });
         self.entries.insert(id, Entry { module, headers, stamp: None, by });
         id
     }
