@@ -233,6 +233,7 @@ const RULES: &[Rule] = &[
         words: &["export::"],
         searched: &["sampler-common/src", "sampler-daemon/src"],
         allowed: &[
+            "sampler-daemon/src/bin/sampler/names.rs",
             "sampler-daemon/src/bin/samplerd",
             "sampler-daemon/src/export",
             "sampler-daemon/src/http",

@@ -38,6 +38,17 @@ pub struct Push {
 }
 
 impl Push {
+    /// The push without names of code in files, for receivers that look these names up. Some take a
+    /// file for symbolized if one of its frames has a name.
+    #[must_use]
+    pub fn without_names_of_files(&self) -> Push {
+        let mut push = self.clone();
+        push.frames.iter_mut().filter(|frame| frame.code.is_some()).for_each(|frame| {
+            frame.lines.clear();
+        });
+        push
+    }
+
     /// Memory that the push takes, roughly.
     pub fn bytes(&self) -> usize {
         let text = |text: &str| size_of::<String>() + text.len();

@@ -14,6 +14,7 @@
 
 mod cache;
 mod cached;
+mod environment;
 mod fetcher;
 mod files;
 mod limits;
@@ -22,6 +23,7 @@ mod serve;
 mod servers;
 
 pub use cache::Cache;
+pub use environment::URLS;
 pub use files::{FileState, Files};
 pub use limits::Limits;
 pub use serve::{VERB, serve};

@@ -2,6 +2,7 @@
 
 use super::Settings;
 use super::builds::Builds;
+use super::names_from::NamesFrom;
 use super::services::Services;
 use super::share::Share;
 use crate::inspect::htlhash::htlhash;
@@ -40,6 +41,7 @@ pub(super) struct Pushes {
 pub(super) struct Collector {
     profiler: Profiler,
     names: Names,
+    names_from: NamesFrom,
     services: Services,
     builds: Builds,
     hashes: Hashes,
@@ -58,6 +60,7 @@ impl Collector {
         Collector {
             profiler,
             names,
+            names_from: settings.names,
             services: Services::new(host.clone(), settings.labels.clone()),
             builds: Builds::default(),
             hashes: Hashes::default(),
@@ -133,7 +136,6 @@ impl Collector {
             raw.rows.clear();
             raw.frames.clear();
         }
-        let names = locations(&raw.frames, &self.names).await;
         let now = Instant::now();
         let mut services: Vec<Attributes> = Vec::new();
         let mut numbers: FxHashMap<Attributes, u32> = FxHashMap::default();
@@ -155,14 +157,7 @@ impl Collector {
         });
         let stacks = merged(stacks);
         let mut files = Files::default();
-        let mut frames = Vec::with_capacity(raw.frames.len());
-        for (frame, location) in raw.frames.iter().zip(names) {
-            let code = match frame {
-                RawFrame::Code(module, offset, _) => self.place(module, *offset, &mut files).await,
-                RawFrame::Note(_) => None,
-            };
-            frames.push(Frame { code, lines: location.lines });
-        }
+        let frames = self.frames(&raw.frames, &mut files).await;
         Push {
             kind: raw.request.kind,
             start_unix_ns,
@@ -175,6 +170,37 @@ impl Collector {
             frames,
             stacks,
         }
+    }
+
+    /// Returns the places of frames, and the names that are looked up here.
+    async fn frames(&mut self, raw: &[RawFrame], files: &mut Files) -> Vec<Frame> {
+        let mut frames = Vec::with_capacity(raw.len());
+        // Frames whose names are looked up here.
+        let (mut named, mut numbers) = (Vec::new(), Vec::new());
+        for (number, frame) in raw.iter().enumerate() {
+            let code = match frame {
+                RawFrame::Code(module, offset, _) => self.place(module, *offset, files).await,
+                RawFrame::Note(_) => None,
+            };
+            if code.is_none() || !self.is_left_to_server(frame) {
+                named.push(frame.clone());
+                numbers.push(number);
+            }
+            frames.push(Frame { code, lines: Vec::new() });
+        }
+        let locations = locations(&named, &self.names).await;
+        for (number, location) in numbers.into_iter().zip(locations) {
+            frames[number].lines = location.lines;
+        }
+        frames
+    }
+
+    /// Whether the receiver looks up the name of a frame in a file. Names of probed functions are
+    /// known without a look-up, and nobody else has the vdso.
+    fn is_left_to_server(&self, frame: &RawFrame) -> bool {
+        let RawFrame::Code(module, _, None) = frame else { return false };
+        let is_file = matches!(module.kind, ModuleKind::File(_) | ModuleKind::Closed);
+        self.names_from == NamesFrom::Server && is_file
     }
 
     /// Returns the file that a frame lies in, as an index into `files`, and the frame's address in

@@ -16,6 +16,7 @@ mod grpc_client;
 pub mod header_file;
 mod http_client;
 pub mod label;
+pub mod names_from;
 mod otlp;
 mod outbox;
 mod pyroscope;
@@ -34,6 +35,7 @@ use destination::{Destination, Protocol, Server};
 use folder::Bounds;
 use hyper::HeaderMap;
 use label::Label;
+use names_from::NamesFrom;
 use outbox::{Body, Outbox};
 use sampler_common::encode::push::Push;
 use sender::Transport;
@@ -71,6 +73,8 @@ pub struct Settings {
     pub labels: Vec<Label>,
     /// The share of hosts that send stacks.
     pub share: Share,
+    /// Who looks up the names of code in files.
+    pub names: NamesFrom,
     /// Whether held memory is known, and so pushed.
     pub held: bool,
     /// How much a folder keeps.
@@ -134,11 +138,17 @@ impl Queue {
     ) -> Queue {
         let backend = Backend::new(server.clone(), settings.tls.as_ref());
         let transport = Transport::new(backend, settings.headers.clone());
-        let bodies: Bodies = match server.protocol {
-            Protocol::OtlpHttp => |push| otlp::bodies(push, false),
-            Protocol::OtlpGrpc => |push| otlp::bodies(push, true),
-            Protocol::Pyroscope => pyroscope::bodies,
-            Protocol::ClickHouse => {
+        let bodies: Bodies = match (server.protocol, settings.names) {
+            (Protocol::OtlpHttp, NamesFrom::Host) => |push| otlp::bodies(push, false),
+            (Protocol::OtlpGrpc, NamesFrom::Host) => |push| otlp::bodies(push, true),
+            (Protocol::OtlpHttp, NamesFrom::Server) => {
+                |push| otlp::bodies(&push.without_names_of_files(), false)
+            }
+            (Protocol::OtlpGrpc, NamesFrom::Server) => {
+                |push| otlp::bodies(&push.without_names_of_files(), true)
+            }
+            (Protocol::Pyroscope, _) => pyroscope::bodies,
+            (Protocol::ClickHouse, _) => {
                 let outbox = Arc::new(Outbox::new(name));
                 let sink = ClickHouse::new(transport, server.database.clone());
                 tasks.spawn(sender::empty(Arc::clone(&outbox), sink));

@@ -73,7 +73,7 @@ impl Others<'_> {
 ///
 /// A file that not everybody may read is not opened, because the owner of the profiled file might
 /// not be allowed to read it.
-pub(super) fn debug_file(path: &[u8]) -> Option<OwnedFd> {
+pub(crate) fn debug_file(path: &[u8]) -> Option<OwnedFd> {
     let below = path.strip_prefix(DIRECTORY.as_bytes()).filter(|below| below.starts_with(b"/"));
     let below = below.unwrap_or(path).strip_prefix(b"/")?;
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

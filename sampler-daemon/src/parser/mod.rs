@@ -34,6 +34,7 @@ mod wire;
 
 pub(crate) use build_id::build_id;
 pub use debug_files::{DebugFiles, NoDebugFiles};
+pub(crate) use files::debug_file;
 pub use serve::{VERB, serve};
 
 use crate::symbolize::Reader;
@@ -42,6 +43,7 @@ use child::{Child, Failure};
 use files::Others;
 use rustc_hash::FxHashMap;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use sampler_common::profile::Line;
 use sampler_common::units;
 use std::fs::File;
 use std::io;
@@ -236,6 +238,38 @@ impl Parser {
         );
     }
 
+    /// Lines of addresses as a module's file states them, innermost inlined function first; none for
+    /// an unknown address. The file may be a debug file. The call takes about `time` at most, and at
+    /// least [`FILE_TIME`]. `None` if no parser can be started now.
+    pub(crate) fn lines_of_addresses(
+        &mut self,
+        module: &Module,
+        file: &File,
+        addresses: &[u64],
+        time: Duration,
+    ) -> Option<Vec<Option<Vec<Line>>>> {
+        self.lines_of(Wanted::LinesOfAddresses, module, file, addresses, time.max(FILE_TIME))
+    }
+
+    /// The build ids of debug files that were requested for a module, and have not arrived.
+    pub(crate) fn requested(&self, module: &Module) -> Vec<String> {
+        self.waiting.get(&module.id).cloned().unwrap_or_default()
+    }
+
+    fn lines_of(
+        &mut self,
+        wanted: Wanted,
+        module: &Module,
+        file: &File,
+        places: &[u64],
+        time: Duration,
+    ) -> Option<Vec<Answer>> {
+        let path = Some(&module.path).filter(|path| can_be_sent(path));
+        let path = path.map_or(UNNAMED_FILE, String::as_str).to_owned();
+        let mut request = Request { wanted, debug: true, path, places: places.to_vec() };
+        self.read(module, &mut request, file, time)
+    }
+
     /// Lines of a module, read in about `time` at most. `None` if reading would have taken longer,
     /// or if no parser can be started now.
     fn read(
@@ -278,11 +312,7 @@ impl Reader for Parser {
         offsets: &[u64],
         time: Duration,
     ) -> Option<Vec<Answer>> {
-        let path = Some(&module.path).filter(|path| can_be_sent(path));
-        let path = path.map_or(UNNAMED_FILE, String::as_str).to_owned();
-        let wanted = Wanted::Lines;
-        let mut request = Request { wanted, debug: true, path, places: offsets.to_vec() };
-        self.read(module, &mut request, file, time)
+        self.lines_of(Wanted::Lines, module, file, offsets, time)
     }
 
     fn has_more(&mut self, module: &Module) -> bool {

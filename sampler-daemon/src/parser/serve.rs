@@ -2,7 +2,7 @@
 
 use super::wire::{Answer, Request, Wanted};
 use super::{confine, wire};
-use crate::symbolize::elf::{self, Symbolizer, Unreadable};
+use crate::symbolize::elf::{self, Places, Symbolizer, Unreadable};
 use sampler_common::profile::Line;
 use std::io;
 
@@ -38,7 +38,8 @@ pub fn serve() -> io::Result<()> {
 fn answers(symbolizer: &mut Symbolizer, request: &Request) -> Result<Vec<Answer>, Unreadable> {
     let Request { path, places, debug, .. } = request;
     match request.wanted {
-        Wanted::Lines => symbolizer.lines(path, places, *debug),
+        Wanted::Lines => symbolizer.lines(path, Places::Offsets(places), *debug),
+        Wanted::LinesOfAddresses => symbolizer.lines(path, Places::Addresses(places), *debug),
         Wanted::BuildId => {
             let build_id = elf::build_id(path);
             let line = |function| vec![Line { function, ..Line::default() }];

@@ -47,12 +47,14 @@ pub(super) type Answer = Option<Vec<Line>>;
 pub(super) enum Wanted {
     /// Lines at file offsets.
     Lines,
+    /// Lines at addresses as the file states them.
+    LinesOfAddresses,
     /// The file's build id, as the function of one line. The request has no places.
     BuildId,
 }
 
 impl Wanted {
-    const ALL: [Wanted; 2] = [Wanted::Lines, Wanted::BuildId];
+    const ALL: [Wanted; 3] = [Wanted::Lines, Wanted::LinesOfAddresses, Wanted::BuildId];
 }
 
 /// A request to the parser.
@@ -64,7 +66,7 @@ pub(super) struct Request {
     pub(super) debug: bool,
     /// The path of the file.
     pub(super) path: String,
-    /// The offsets in the file whose lines are wanted.
+    /// The places in the file whose lines are wanted.
     pub(super) places: Vec<u64>,
 }
 

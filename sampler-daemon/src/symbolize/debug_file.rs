@@ -122,7 +122,7 @@ impl Supplementary {
 }
 
 /// The path at which distributions install the debug file of a build id.
-fn path_of_id(id: &str) -> Option<String> {
+pub(crate) fn path_of_id(id: &str) -> Option<String> {
     let (first, rest) = id.split_at_checked(2).filter(|(_, rest)| !rest.is_empty())?;
     Some(format!("{DIRECTORY}/.build-id/{first}/{rest}.debug"))
 }

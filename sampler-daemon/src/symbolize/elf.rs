@@ -49,6 +49,16 @@ struct Binary {
     debug_data: Option<DebugData>,
 }
 
+/// Places in a file.
+#[derive(Clone, Copy)]
+pub(crate) enum Places<'a> {
+    /// File offsets.
+    Offsets(&'a [u64]),
+    /// Addresses as the file states them (SVMA). A file that has debug data only has the addresses
+    /// of the file that it belongs to, and no offsets.
+    Addresses(&'a [u64]),
+}
+
 struct Segment {
     address: u64,
     offset: u64,
@@ -71,7 +81,7 @@ impl Symbolizer {
         Symbolizer { symbols, binaries: FxHashMap::default() }
     }
 
-    /// Lines of offsets in the file at `path`, innermost inlined function first; `None` for an
+    /// Lines of places in the file at `path`, innermost inlined function first; `None` for an
     /// unknown place. If `debug` is false, only the file's symbols are read.
     ///
     /// # Errors
@@ -79,12 +89,16 @@ impl Symbolizer {
     pub(crate) fn lines(
         &mut self,
         path: &str,
-        offsets: &[u64],
+        places: Places<'_>,
         debug: bool,
     ) -> Result<Vec<Option<Vec<Line>>>, Unreadable> {
-        let own = names(&self.symbols, path, Input::FileOffset(offsets));
+        let (count, input) = match places {
+            Places::Offsets(offsets) => (offsets.len(), Input::FileOffset(offsets)),
+            Places::Addresses(addresses) => (addresses.len(), Input::VirtOffset(addresses)),
+        };
+        let own = names(&self.symbols, path, input);
         if !debug {
-            let own = own.unwrap_or_else(|Unreadable| vec![None; offsets.len()]);
+            let own = own.unwrap_or_else(|Unreadable| vec![None; count]);
             return Ok(own.into_iter().map(|name| lines_of(Vec::new(), name)).collect());
         }
         let binary = binary(&mut self.binaries, path)?;
@@ -92,7 +106,10 @@ impl Symbolizer {
             return Err(Unreadable);
         }
         let mut own = own.unwrap_or_default();
-        let addresses = binary.addresses(offsets);
+        let addresses = match places {
+            Places::Offsets(offsets) => binary.addresses(offsets),
+            Places::Addresses(addresses) => addresses.to_vec(),
+        };
         let separate = binary.debug_file.as_ref().and_then(|path| {
             names(&self.symbols, path, Input::VirtOffset(addresses.as_slice())).ok()
         });

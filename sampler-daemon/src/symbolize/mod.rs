@@ -20,4 +20,4 @@ pub(crate) mod tests;
 mod vdso;
 
 pub use symbolizer::{Reader, Symbolizer};
-pub(crate) use symbolizer::{files, unnamed_code, without_names};
+pub(crate) use symbolizer::{as_called, files, unnamed_code, without_names};

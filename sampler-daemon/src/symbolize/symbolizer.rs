@@ -236,7 +236,7 @@ pub(crate) fn unnamed_code(
 
 /// The lines of a location. Functions of the in-process sampler have the names that the program
 /// calls.
-fn as_called(mut lines: Vec<Line>) -> Arc<[Line]> {
+pub(crate) fn as_called(mut lines: Vec<Line>) -> Arc<[Line]> {
     for line in &mut lines {
         if let Some(called) = interposed(&line.function) {
             line.function = called.to_owned();

@@ -24,7 +24,7 @@ impl Reader for Here {
         _: Duration,
     ) -> Option<Vec<Option<Vec<Line>>>> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        self.0.lines(&path, offsets, true).ok()
+        self.0.lines(&path, elf::Places::Offsets(offsets), true).ok()
     }
 
     fn has_more(&mut self, _: &Module) -> bool {

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 const SAMPLERD: &str = env!("CARGO_BIN_EXE_samplerd");
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "run",
     "status",
     "ps",
@@ -19,6 +19,7 @@ const VERBS: [&str; 15] = [
     "set",
     "diff",
     "plan",
+    "symbolize",
     "completions",
     "man",
     "help",
@@ -55,7 +56,7 @@ fn examples_of_the_help_are_accepted() {
             let mut run = command();
             run.args(arguments.iter().filter(|word| word.as_str() != "--"));
             run.current_dir(directory.path()).env("SAMPLER_CONNECT", "unix:none");
-            if ["run", "man"].contains(&arguments[0].as_str()) {
+            if ["run", "man", "symbolize"].contains(&arguments[0].as_str()) {
                 run.arg("--help");
             }
             let output = run.stdin(Stdio::null()).output().unwrap();

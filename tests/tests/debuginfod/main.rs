@@ -7,7 +7,8 @@ mod tls;
 
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::child::finish;
-use sampler_tests::{Daemon, Profile, Workload, build, wait};
+use sampler_tests::{Daemon, Profile, Workload, build, fleet, wait};
+use serde_json::Value;
 use server::{Behaviour, Server};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -269,6 +270,59 @@ fn a_file_with_another_build_id_is_refused() -> Result<()> {
     other[at + note.len() + 19] ^= 1;
     fails(Behaviour::Sends(other), "another build id")?;
     fails(Behaviour::Sends(b"no ELF file".to_vec()), "no ELF file with a build id")?;
+    Ok(())
+}
+
+/// A folder that hosts have exported to, on a machine without their program.
+#[test]
+fn names_of_exported_tables_come_from_a_server() -> Result<()> {
+    let mut stripped = Stripped::start()?;
+    let folder = stripped.directory.path().join("fleet");
+    fs::create_dir(&folder)?;
+    let place = format!("parquet:{}", folder.display());
+    let arguments = ["--interval", "4KiB", "--export", &place, "--export-every", "1s"];
+    let arguments = [&arguments[..], &["--export-names", "server"]].concat();
+    let daemon = Daemon::start(&[stripped.workload.pid()], &arguments)?;
+    stripped.workload.go()?;
+    wait::until("two windows", || {
+        let sent = daemon.status()?["exports"][0]["sent"].as_u64();
+        Ok((sent > Some(1)).then_some(()))
+    })?;
+    daemon.stop()?;
+    fs::remove_file(stripped.directory.path().join("stripped"))?;
+    let symbolize = |urls: &str| {
+        let mut command = Command::new(build::program("sampler")?);
+        command.env("DEBUGINFOD_CACHE_PATH", stripped.cache()).env("DEBUGINFOD_URLS", urls);
+        finish(command.args(["symbolize", "--json", &place]))
+    };
+    let answer = |urls: &str| -> Result<Value> {
+        Ok(serde_json::from_slice(&symbolize(urls)?.success("sampler symbolize")?.stdout)?)
+    };
+    let is_missing = |outcome: &Value| outcome["not_found"][0]["build_id"] == *stripped.build_id;
+    // The files of the C library are here.
+    let first = answer("")?;
+    ensure!(is_missing(&first), "{first}");
+    // No server listens on this port.
+    let failed = answer("http://127.0.0.1:1")?;
+    ensure!(is_missing(&failed) && failed["limits"].to_string().contains("refused"), "{failed}");
+    let behaviour = Behaviour::Sends(stripped.debug_file.clone());
+    let server = Server::start(&stripped.build_id, behaviour)?;
+    let named = answer(&server.url())?;
+    ensure!(named["not_found"] == Value::Array(Vec::new()), "{named}");
+    // At least the two functions and main.
+    ensure!(named["named"].as_u64() > Some(2) && named["written_files"] == 1, "{named}");
+    let again = answer(&server.url())?;
+    ensure!(again["named"] == 0 && again["written_files"] == 0, "{again}");
+    if let Some(python) = fleet::python()? {
+        let rows = fleet::ask(&python, &folder, "duckdb", &["by_function"])?.remove(0);
+        for name in ["honest_inner", "honest_outer", "main"] {
+            ensure!(rows.iter().any(|row| row["function"] == name), "no {name} in {rows:?}");
+        }
+    }
+    let invalid = symbolize("ftp://x")?;
+    let said = &invalid.stderr;
+    ensure!(invalid.code() == 1 && said.lines().count() == 1, "{said}");
+    ensure!(said.contains("DEBUGINFOD_URLS: \"ftp://x\""), "{said}");
     Ok(())
 }
 

@@ -381,6 +381,40 @@ fn invalid_export_options_are_refused_at_the_start() -> Result<()> {
 }
 
 #[test]
+fn names_can_be_left_to_the_receiver() -> Result<()> {
+    let workload = ticking()?;
+    for collector in [Collector::start()?, Collector::start_grpc()?] {
+        let arguments = ["--export-names", "server"];
+        let daemon = exporting(&[workload.pid()], &collector.url(), &arguments)?;
+        let received = wait::until("a profile", || Ok(collector.received().into_iter().next()))?;
+        let dictionary = received.message()?.dictionary.context("no dictionary")?;
+        let text = |index: i32| dictionary.string_table[index as usize].as_str();
+        let in_files: Vec<_> =
+            dictionary.location_table.iter().filter(|of| of.mapping_index > 0).collect();
+        ensure!(in_files.len() > 2 && in_files.iter().all(|of| of.lines.is_empty()));
+        ensure!(in_files.iter().all(|of| of.address > 0));
+        for name in ["ticking", "main", "malloc"] {
+            ensure!(!dictionary.string_table.iter().any(|of| of == name), "{name}");
+        }
+        for mapping in &dictionary.mapping_table[1..] {
+            let keys = mapping
+                .attribute_indices
+                .iter()
+                .map(|of| text(dictionary.attribute_table[*of as usize].key_strindex));
+            let keys: Vec<&str> = keys.collect();
+            for key in ["gnu", "htlhash"] {
+                let key = format!("process.executable.build_id.{key}");
+                ensure!(keys.contains(&key.as_str()), "{keys:?}");
+            }
+        }
+        daemon.stop()?;
+    }
+    let url = "pyroscope+http://127.0.0.1:4040";
+    let arguments = ["--export", url, "--export-names", "server"];
+    is_refused(&arguments, 2, "--export-names server: pyroscope+http://127.0.0.1:4040 takes")
+}
+
+#[test]
 fn headers_of_a_file_are_sent() -> Result<()> {
     let collector = Collector::start()?;
     let workload = ticking()?;

@@ -3,6 +3,7 @@
 
 mod clickhouse;
 mod daemon;
+mod names;
 mod place;
 mod share;
 mod simulated;

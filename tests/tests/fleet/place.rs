@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-fn ticking() -> Result<Workload> {
+pub(super) fn ticking() -> Result<Workload> {
     let mut workload = Workload::edge(&["ticks"])?;
     workload.go()?;
     workload.truth()?;
@@ -132,17 +132,17 @@ fn a_running_daemon_removes_its_oldest_windows() -> Result<()> {
 }
 
 /// A file system in memory; unmounted when dropped.
-struct Mounted(PathBuf);
+pub(super) struct Mounted(PathBuf);
 
 impl Mounted {
-    fn new(path: &Path, options: &str) -> Result<Mounted> {
+    pub(super) fn new(path: &Path, options: &str) -> Result<Mounted> {
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", options, "none"]).arg(path);
         finish(&mut command)?.success("mount")?;
         Ok(Mounted(path.to_owned()))
     }
 
-    fn remount(&self, options: &str) -> Result<()> {
+    pub(super) fn remount(&self, options: &str) -> Result<()> {
         let mut command = Command::new("mount");
         command.args(["-o", &format!("remount,{options}")]).arg(&self.0);
         finish(&mut command)?.success("mount")?;

@@ -1,6 +1,6 @@
 //! Columns of a table, and a Parquet file of them.
 
-use super::schema::{SCHEMA_VERSION, Table};
+use super::schema::{SCHEMA_KEY, SCHEMA_VERSION, TABLE_KEY, Table};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -92,8 +92,8 @@ impl Column {
 pub(super) fn file(table: Table, columns: Vec<Column>) -> Result<Vec<u8>, EncodeError> {
     let schema = Arc::new(parse_message_type(&table.schema())?);
     let keys = [
-        ("sampler.schema", SCHEMA_VERSION.to_string()),
-        ("sampler.table", table.name().to_owned()),
+        (SCHEMA_KEY, SCHEMA_VERSION.to_string()),
+        (TABLE_KEY, table.name().to_owned()),
         ("sampler.version", env!("CARGO_PKG_VERSION").to_owned()),
     ];
     let keys = keys.map(|(key, value)| KeyValue::new(key.to_owned(), value)).to_vec();

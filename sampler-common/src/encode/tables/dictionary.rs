@@ -2,7 +2,9 @@
 //! of this host has it.
 
 use super::column::{Column, EncodeError, file, text};
-use super::identity::{Known, file_id, frame_id, function, hashed, lines_hash, quality};
+use super::identity::{
+    Known, file_id, frame_id, function, hashed, lines_hash, place_line, quality,
+};
 use super::schema::Table;
 use super::{File, Push};
 use crate::encode::NO_STACK;
@@ -20,6 +22,7 @@ pub(super) struct Dictionary<'a> {
     stacks: (Vec<i64>, Vec<i32>, Vec<i64>),
 }
 
+/// Rows of [`Table::Symbols`].
 #[derive(Default)]
 struct Symbols {
     frame_id: Vec<i64>,
@@ -27,6 +30,46 @@ struct Symbols {
     numbers: [Vec<i32>; 3],
     function: Vec<ByteArray>,
     file: Vec<ByteArray>,
+}
+
+impl Symbols {
+    /// Adds the names of a frame.
+    fn add(&mut self, id: i64, lines: &[Line]) {
+        let quality = quality(lines);
+        for (inlined, line) in lines.iter().enumerate() {
+            self.frame_id.push(id);
+            let number = i32::try_from(line.line).unwrap_or_default();
+            let numbers = [quality, inlined as i32, number];
+            self.numbers.iter_mut().zip(numbers).for_each(|(column, of)| column.push(of));
+            self.function.push(text(&function(line)));
+            self.file.push(text(&line.file));
+        }
+    }
+
+    fn columns(self) -> Vec<Column> {
+        let [quality, inlined, line] = self.numbers;
+        vec![
+            Column::Long(self.frame_id),
+            Column::Int(quality),
+            Column::Int(inlined),
+            Column::Text(self.function),
+            Column::Text(self.file),
+            Column::Int(line),
+        ]
+    }
+}
+
+/// Returns the file of names that were looked up after the frames were written, by frame.
+///
+/// # Errors
+/// If the Parquet library refuses a column, which no input should cause.
+pub fn symbols<'a>(
+    names: impl IntoIterator<Item = (i64, &'a [Line])>,
+) -> Result<File, EncodeError> {
+    let mut symbols = Symbols::default();
+    names.into_iter().for_each(|(id, lines)| symbols.add(id, lines));
+    let table = Table::Symbols;
+    Ok(File { table, bytes: file(table, symbols.columns())? })
 }
 
 impl<'a> Dictionary<'a> {
@@ -48,7 +91,7 @@ impl<'a> Dictionary<'a> {
         push.files.iter().for_each(|file| self.add_mapping(file));
         for (id, frame) in &frames {
             self.add_frame(*id, frame, &push.files);
-            self.add_symbols(*id, frame);
+            self.add_symbols(*id, frame, &push.files);
         }
         let stacks = push.stacks.iter().map(|stack| {
             let ids = stack.frames.iter().map(|frame| frames[*frame as usize].0);
@@ -67,7 +110,7 @@ impl<'a> Dictionary<'a> {
         let frame = Frame { code: None, lines: vec![line] };
         let id = frame_id(&frame, &[]);
         self.add_frame(id, &frame, &[]);
-        self.add_symbols(id, &frame);
+        self.add_symbols(id, &frame, &[]);
         self.add_stack(&[id])
     }
 
@@ -95,18 +138,19 @@ impl<'a> Dictionary<'a> {
         }
     }
 
-    fn add_symbols(&mut self, id: i64, frame: &Frame) {
-        if self.is_new(lines_hash(&id.to_le_bytes(), &frame.lines)) {
-            let quality = quality(&frame.lines);
-            let to = &mut self.symbols;
-            for (inlined, line) in frame.lines.iter().enumerate() {
-                to.frame_id.push(id);
-                let number = i32::try_from(line.line).unwrap_or_default();
-                let numbers = [quality, inlined as i32, number];
-                to.numbers.iter_mut().zip(numbers).for_each(|(column, of)| column.push(of));
-                to.function.push(text(&function(line)));
-                to.file.push(text(&line.file));
+    /// Adds the names of a frame. A frame whose names are left to others gets its place instead, so
+    /// that no statement loses the frame.
+    fn add_symbols(&mut self, id: i64, frame: &Frame, files: &[CodeFile]) {
+        let place;
+        let lines = match frame.code {
+            Some((file, address)) if frame.lines.is_empty() => {
+                place = [place_line(&files[file as usize].path, address)];
+                &place[..]
             }
+            _ => &frame.lines,
+        };
+        if self.is_new(lines_hash(&id.to_le_bytes(), lines)) {
+            self.symbols.add(id, lines);
         }
     }
 
@@ -124,7 +168,6 @@ impl<'a> Dictionary<'a> {
     /// Returns the files of all tables with new rows, and the new rows. If nothing is known yet, the
     /// tables without rows have a file too: an engine needs one to know the columns.
     pub(super) fn files(self) -> Result<(Vec<File>, Known), EncodeError> {
-        let [quality, inlined, line] = self.symbols.numbers;
         let tables = [
             (Table::Mappings, self.mappings.map(Column::Text).into()),
             (
@@ -135,17 +178,7 @@ impl<'a> Dictionary<'a> {
                     Column::Long(self.frames.2),
                 ],
             ),
-            (
-                Table::Symbols,
-                vec![
-                    Column::Long(self.symbols.frame_id),
-                    Column::Int(quality),
-                    Column::Int(inlined),
-                    Column::Text(self.symbols.function),
-                    Column::Text(self.symbols.file),
-                    Column::Int(line),
-                ],
-            ),
+            (Table::Symbols, self.symbols.columns()),
             (
                 Table::Stacks,
                 vec![

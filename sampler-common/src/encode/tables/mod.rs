@@ -12,6 +12,7 @@ mod column;
 mod dictionary;
 mod facts;
 mod identity;
+mod read;
 mod schema;
 
 use super::push::Push;
@@ -20,7 +21,9 @@ use dictionary::Dictionary;
 use facts::facts;
 
 pub use column::EncodeError;
+pub use dictionary::symbols;
 pub use identity::Known;
+pub use read::{FrameRow, MappingRow, ReadError, frames, mappings, qualities};
 pub use schema::{SCHEMA_VERSION, Table};
 
 /// A Parquet file.

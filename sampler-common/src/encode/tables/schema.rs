@@ -4,6 +4,11 @@
 /// version 1 can read any file of version 1: columns are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// The key of the version in a file's metadata.
+pub(super) const SCHEMA_KEY: &str = "sampler.schema";
+/// The key of the table's name in a file's metadata.
+pub(super) const TABLE_KEY: &str = "sampler.table";
+
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Table {

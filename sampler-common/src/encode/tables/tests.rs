@@ -1,11 +1,19 @@
-//! Files are read back by the Parquet library's own reader.
+//! Files are read back by the Parquet library's own reader of rows, and by ours.
 
 use super::*;
 use crate::encode::push::{CodeFile, Draw, Frame, ServiceTotals, Stack, merged};
 use crate::estimate::RowMoments;
 use crate::profile::Line;
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::record::{Field, Row};
+use parquet::schema::parser::parse_message_type;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 fn line(function: &str) -> Line {
     Line { function: function.into(), ..Line::default() }
@@ -140,6 +148,172 @@ fn dictionary_rows_are_written_once() {
     let third = files(&[renamed], &known).unwrap();
     assert_eq!(longs(&rows(&third, Table::Symbols), "quality"), [2]);
     assert_eq!(rows(&third, Table::Stacks).len(), 0);
+}
+
+#[test]
+fn a_frame_whose_names_are_left_to_others_has_its_place() {
+    let mut push = push(Kind::Alloc);
+    push.files[0].path = "/usr/bin/x y".into();
+    push.frames.iter_mut().filter(|frame| frame.code.is_some()).for_each(|of| of.lines.clear());
+    let files = files(&[push], &Known::default()).unwrap();
+    let symbols = rows(&files, Table::Symbols);
+    let names: Vec<Field> = symbols.iter().map(|row| value(row, "function")).collect();
+    let expected = ["x y+0x7", "x y+0xffffffffffffffff", "[jit]", "[no stack]"];
+    assert_eq!(names, expected.map(|of| Field::Str(of.into())));
+    assert_eq!(longs(&symbols, "quality"), [0, 0, 0, 1]);
+}
+
+/// The contents of a table's file.
+fn bytes(files: &Files, table: Table) -> Vec<u8> {
+    files.files.iter().find(|file| file.table == table).unwrap().bytes.clone()
+}
+
+/// The files of a push with these code files, and these addresses and names in them.
+fn dictionaries(code: &[(String, String)], places: &[(usize, u64, Vec<Line>)]) -> (Push, Files) {
+    let file = |(path, build_id): &(String, String)| CodeFile {
+        path: path.clone(),
+        build_id: build_id.clone(),
+        htlhash: "ab".into(),
+    };
+    let code: Vec<CodeFile> = code.iter().map(file).collect();
+    let frame = |(file, address, lines): &(usize, u64, Vec<Line>)| Frame {
+        code: Some(((file % code.len()) as u32, *address)),
+        lines: lines.clone(),
+    };
+    let frames: Vec<Frame> = places.iter().map(frame).collect();
+    let all: Vec<u32> = (0..frames.len() as u32).collect();
+    let stacks = merged([row(0, &all, 16.0, 0.5)]);
+    let push = Push { files: code, frames, stacks, ..push(Kind::Alloc) };
+    let files = files(std::slice::from_ref(&push), &Known::default()).unwrap();
+    (push, files)
+}
+
+fn lines() -> impl Strategy<Value = Vec<Line>> {
+    let line = ("[a-z+é]{1,5}", "[a-z./]{0,5}", any::<u16>());
+    let line = line.prop_map(|(function, file, line)| Line { function, file, line: line.into() });
+    prop::collection::vec(line, 0..3)
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        code in prop::collection::vec(("[a-z/é]{0,9}", "[0-9a-f]{0,4}"), 1..4),
+        places in prop::collection::vec((0..9_usize, any::<u64>(), lines()), 0..40),
+        names in prop::collection::vec((any::<i64>(), lines()), 0..40),
+    ) {
+        let (push, files) = dictionaries(&code, &places);
+        let id = |file: &CodeFile| identity::file_id(file).to_owned();
+        let read = frames(bytes(&files, Table::Frames)).unwrap();
+        // Without frames there is the one for rows that have no stack.
+        let read = read.into_iter().filter(|row| !row.build_id.is_empty());
+        let read: BTreeSet<(i64, String, u64)> =
+            read.map(|row| (row.frame_id, row.build_id, row.address)).collect();
+        let expected: BTreeSet<(i64, String, u64)> = push.frames.iter().map(|frame| {
+            let (file, address) = frame.code.unwrap();
+            (identity::frame_id(frame, &push.files), id(&push.files[file as usize]), address)
+        }).collect();
+        prop_assert_eq!(read, expected);
+        let read = mappings(bytes(&files, Table::Mappings)).unwrap();
+        let read: BTreeSet<[String; 3]> =
+            read.into_iter().map(|row| [row.build_id, row.htlhash, row.path]).collect();
+        let expected: BTreeSet<[String; 3]> = push.files.iter()
+            .map(|file| [id(file), file.htlhash.clone(), file.path.clone()]).collect();
+        prop_assert_eq!(read, expected);
+        // Names that came later.
+        let given = names.iter().map(|(id, lines)| (*id, &lines[..]));
+        let read = qualities(symbols(given).unwrap().bytes).unwrap();
+        let expected = names.iter().flat_map(|(id, lines)| {
+            lines.iter().map(|_| (*id, identity::quality(lines)))
+        });
+        prop_assert_eq!(read, expected.collect::<Vec<_>>());
+    }
+
+    /// Reading a damaged file ends, with rows or an error.
+    #[test]
+    fn a_damaged_file_harms_nothing(at in any::<prop::sample::Index>(), byte in any::<u8>(), end in any::<prop::sample::Index>()) {
+        let place = (0, 7, vec![line("f")]);
+        let (_, files) = dictionaries(&[("/x".into(), "01".into())], &[place]);
+        for table in [Table::Frames, Table::Mappings, Table::Symbols] {
+            let mut damaged = bytes(&files, table);
+            let at = at.index(damaged.len());
+            damaged[at] = byte;
+            let cut = damaged[..end.index(damaged.len())].to_vec();
+            for bytes in [damaged, cut.clone()] {
+                let _ = frames(bytes.clone());
+                let _ = mappings(bytes.clone());
+                let _ = qualities(bytes);
+            }
+            prop_assert!(frames(cut).is_err());
+        }
+    }
+}
+
+/// A file of `frames` with two rows, as an engine may write it. The second row has this address.
+fn of_engine(keys: &[(&str, &str)], repetition: &str, address: Option<i64>) -> Vec<u8> {
+    let schema = format!(
+        "message x {{ {repetition} int64 address; {repetition} binary more (STRING);
+         {repetition} binary build_id (STRING); {repetition} int64 frame_id; }}"
+    );
+    let key = |(key, value): &(&str, &str)| {
+        parquet::file::metadata::KeyValue::new(key.to_string(), value.to_string())
+    };
+    let keys = keys.iter().map(key).collect();
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(keys)).build();
+    let schema = Arc::new(parse_message_type(&schema).unwrap());
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties)).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let levels = |count: usize| (0..2).map(|at| i16::from(at < count)).collect::<Vec<i16>>();
+    let mut longs = [vec![5, 6], [Some(7), address].into_iter().flatten().collect()];
+    while let Some(mut column) = group.next_column().unwrap() {
+        match column.untyped() {
+            ColumnWriter::Int64ColumnWriter(column) => {
+                // The address comes first.
+                let values = std::mem::take(&mut longs[1]);
+                longs.swap(0, 1);
+                column.write_batch(&values, Some(&levels(values.len())), None).unwrap();
+            }
+            ColumnWriter::ByteArrayColumnWriter(column) => {
+                let values = ["01", "é"].map(ByteArray::from);
+                column.write_batch(&values, Some(&levels(2)), None).unwrap();
+            }
+            _ => unreachable!(),
+        }
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+#[test]
+fn files_that_engines_have_joined_are_read() {
+    for repetition in ["optional", "required"] {
+        let rows = frames(of_engine(&[], repetition, Some(-1))).unwrap();
+        let row = |frame_id, build_id: &str, address| FrameRow {
+            frame_id,
+            build_id: build_id.into(),
+            address,
+        };
+        assert_eq!(rows, [row(5, "01", 7), row(6, "é", u64::MAX)]);
+    }
+}
+
+#[test]
+fn other_files_are_refused() {
+    let refused = |bytes: Vec<u8>| frames(bytes).unwrap_err().to_string();
+    assert!(refused(b"no Parquet".to_vec()).contains("no Parquet file"));
+    let schema = refused(of_engine(&[("sampler.schema", "2")], "optional", Some(1)));
+    assert!(schema.contains("schema \"2\""), "{schema}");
+    let table = refused(of_engine(&[("sampler.table", "stacks")], "optional", Some(1)));
+    assert!(table.contains("\"stacks\""), "{table}");
+    let missing = refused(of_engine(&[], "optional", None));
+    assert!(missing.contains("\"address\" has a row without"), "{missing}");
+    let (_, files) = dictionaries(&[("/x".into(), "01".into())], &[]);
+    let other = refused(bytes(&files, Table::Stacks));
+    assert!(other.contains("\"stacks\""), "{other}");
+    let column = mappings(of_engine(&[], "optional", Some(1))).unwrap_err().to_string();
+    assert!(column.contains("no column \"htlhash\""), "{column}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! `sampler`, the command line of samplerd. It uses only the gRPC API. Exceptions are `plan`, which
-//! is arithmetic, and `diff` of saved profiles.
+//! is arithmetic, `diff` of saved profiles, and `symbolize`, which works on exported files.
 
 mod args;
 mod connect;
@@ -9,6 +9,7 @@ mod flamegraph;
 mod leaks;
 mod lifetimes;
 mod manual;
+mod names;
 mod output;
 mod page;
 mod plan;
@@ -64,6 +65,7 @@ async fn ask(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Leaks(verb) => leaks::run(&address()?, verb, json).await,
         Verb::Lifetimes(verb) => lifetimes::run(&address()?, verb, json).await,
         Verb::Plan(verb) => plan::run(args.connect, &verb, json).await,
+        Verb::Symbolize(verb) => names::add(&verb, json),
         Verb::Completions(verb) => manual::completions(&verb),
         Verb::Man(verb) => manual::pages(&verb),
         Verb::Run(verb) => return run::run(*verb, json).await,

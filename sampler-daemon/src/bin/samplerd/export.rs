@@ -1,10 +1,12 @@
 //! Command-line options for the backends that profiles are pushed to.
 
 use clap::Args as Group;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sampler_common::units::{human_bytes, parse_bytes, parse_duration};
 use sampler_daemon::export::destination::Destination;
 use sampler_daemon::export::folder::{self, Bounds, MIN_KEPT_BYTES, MIN_KEPT_FOR};
 use sampler_daemon::export::label::Label;
+use sampler_daemon::export::names_from::NamesFrom;
 use sampler_daemon::export::share::Share;
 use sampler_daemon::export::tls::{self, Tls};
 use sampler_daemon::export::{MAX_EVERY, MIN_EVERY, Settings, header_file};
@@ -58,6 +60,11 @@ pub(crate) struct Export {
     #[arg(long, value_name = "PERCENT", requires = "export", value_parser = Share::parse, allow_hyphen_values = true)]
     export_share: Option<Share>,
 
+    /// With --export: who looks up the names of functions: this host, or the receiver, by build id and address
+    /// (server). For parquet:FOLDER and clickhouse+http: sampler symbolize
+    #[arg(long, value_name = "WHO", requires = "export", value_parser = names_from())]
+    export_names: Option<NamesFrom>,
+
     /// With --export parquet:FOLDER: most bytes of this host's files in each folder. The oldest windows are removed first
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = kept_bytes, allow_hyphen_values = true)]
     export_keep_bytes: u64,
@@ -80,6 +87,8 @@ impl Export {
         if let Some((_, of)) = twice {
             return Err(format!("--export {of}: given twice (give each place once)"));
         }
+        let names = self.export_names.unwrap_or_default();
+        self.export.iter().try_for_each(|of| names.check(of))?;
         let is_unused = !self.export.iter().any(Destination::is_secure);
         for (option, given) in
             [("--export-ca", &self.export_ca), ("--export-cert", &self.export_cert)]
@@ -125,10 +134,17 @@ impl Export {
             tls: self.tls()?,
             labels: self.export_label.clone(),
             share: self.export_share.unwrap_or(Share::ALL),
+            names: self.export_names.unwrap_or_default(),
             held,
             bounds: Bounds { bytes: self.export_keep_bytes, age: self.export_keep_time },
         }))
     }
+}
+
+fn names_from() -> impl TypedValueParser<Value = NamesFrom> {
+    let of = |name: String| NamesFrom::ALL.into_iter().find(|of| of.name() == name);
+    PossibleValuesParser::new(NamesFrom::ALL.map(NamesFrom::name))
+        .map(move |name| of(name).unwrap_or_default())
 }
 
 fn every(text: &str) -> Result<Duration, String> {

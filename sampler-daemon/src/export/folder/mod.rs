@@ -10,6 +10,7 @@
 //! destination.
 
 mod bounds;
+pub mod names;
 mod place;
 mod writer;
 
@@ -35,7 +36,7 @@ type Job = (Arc<Window>, oneshot::Sender<Attempt>);
 /// # Errors
 /// One line, with the remedy.
 pub fn check(path: &Path) -> Result<(), String> {
-    place::Place::open(path).and_then(|place| place.check()).map_err(|error| {
+    place::Place::open(path).and_then(|place| place.check(&[])).map_err(|error| {
         let path = path.display();
         format!("--export parquet:{path}: {error} (give a folder that samplerd can write to)")
     })

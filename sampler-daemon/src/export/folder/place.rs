@@ -1,19 +1,21 @@
 //! Files below a folder. Names are made here only, links are not followed, and a file gets its name
 //! when it is whole.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, fchmod, fchown, fstat, mkdirat, open,
     openat2, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Largest number of entries that are read of a folder. Other hosts may write there too.
 const MAX_ENTRIES: usize = 1 << 20;
+/// Maximum bytes of a file that is read. Those that samplerd writes have some hundred KiB.
+const MAX_READ_BYTES: u64 = 1 << 30;
 /// Prefix of files that are being written. No engine reads a file whose name begins so.
 const TEMPORARY: &str = ".";
 
@@ -43,11 +45,51 @@ impl Place {
         Ok(Place { folder, mode, group: Gid::from_raw(of.st_gid) })
     }
 
-    /// Checks that files can be written.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    /// Checks that files can be written to a folder below.
+    pub(super) fn check(&self, folders: &[&str]) -> anyhow::Result<()> {
         let name = temporary("check");
-        self.create(&self.folder, &name).context("write to the folder")?;
-        unlinkat(&self.folder, &name, AtFlags::empty()).context("remove a file")
+        let folder = self.make(folders)?;
+        self.create(&folder, &name).context("write to the folder")?;
+        unlinkat(&folder, &name, AtFlags::empty()).context("remove a file")
+    }
+
+    /// Reads a file; `None` if it is gone.
+    pub(super) fn read(&self, folders: &[&str], name: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let path = folders.iter().chain([&name]).copied().collect::<Vec<_>>().join("/");
+        // Opening a FIFO would wait for its writer.
+        let opened = below(&self.folder, &path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+        let file = match opened {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error).context("open it"),
+        };
+        let of = file.metadata().context("open it")?;
+        ensure!(of.is_file(), "it is no regular file");
+        ensure!(of.len() <= MAX_READ_BYTES, "it has more than {MAX_READ_BYTES} bytes (divide it)");
+        let mut bytes = Vec::new();
+        // The file may grow meanwhile.
+        file.take(MAX_READ_BYTES).read_to_end(&mut bytes).context("read it")?;
+        Ok(Some(bytes))
+    }
+
+    /// Names of all entries of a folder, sorted; `None` if there is no such folder.
+    pub(super) fn entries(&self, folders: &[&str]) -> anyhow::Result<Option<Vec<String>>> {
+        let mut folder = self.folder.try_clone().context("open the folder")?;
+        for name in folders {
+            folder = match open_folder(&folder, name) {
+                Ok(folder) => folder,
+                Err(Errno::NOENT) => return Ok(None),
+                Err(error) => return Err(error).with_context(|| format!("open {name}")),
+            };
+        }
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&folder).context("read the folder")? {
+            let entry = entry.context("read the folder")?;
+            ensure!(names.len() < MAX_ENTRIES, "there are more than {MAX_ENTRIES} entries");
+            names.extend(entry.file_name().to_str().ok().map(str::to_owned));
+        }
+        names.sort_unstable();
+        Ok(Some(names))
     }
 
     /// Writes a file, whole or not at all. Returns the bytes of the file of this name that was

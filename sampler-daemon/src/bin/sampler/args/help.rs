@@ -112,6 +112,15 @@ Examples:
   sampler plan --interval 512KiB --bytes 100MiB --size 64
   sampler plan --compare --pid 4121";
 
+pub(crate) const SYMBOLIZE: &str = "\
+Examples:
+  sampler symbolize parquet:/var/lib/sampler/fleet
+  DEBUGINFOD_URLS=http://127.0.0.1:8002 sampler symbolize parquet:/srv/fleet
+
+Names come from files at the same path with the same build id, from debug files
+below /usr/lib/debug, and from the servers of DEBUGINFOD_URLS. It may be called
+again and again, from cron for example: a frame with a name is not looked up.";
+
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
   sampler completions bash > /etc/bash_completion.d/sampler

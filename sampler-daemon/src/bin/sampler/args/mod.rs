@@ -15,7 +15,7 @@ pub(crate) use select::Select;
 pub(crate) use top::{SampledKind, TopVerb};
 pub(crate) use verbs::{
     CompletionsVerb, DiffVerb, FlamegraphVerb, KindName, LeaksVerb, LifetimesVerb, ManVerb,
-    MeasureName, PlanVerb, ProfileVerb, SetVerb, WatchVerb, format_parser,
+    MeasureName, PlanVerb, ProfileVerb, SetVerb, SymbolizeVerb, WatchVerb, format_parser,
 };
 
 use crate::connect::Address;
@@ -86,6 +86,9 @@ pub(crate) enum Verb {
     /// What an interval will give, what N samples are worth, and how strategies compare
     #[command(after_help = help::PLAN)]
     Plan(PlanVerb),
+    /// Add names to tables that hosts exported without
+    #[command(after_help = help::SYMBOLIZE)]
+    Symbolize(SymbolizeVerb),
     /// Print completions of this command line for a shell
     #[command(after_help = help::COMPLETIONS)]
     Completions(CompletionsVerb),

@@ -193,6 +193,18 @@ pub(crate) struct PlanVerb {
 }
 
 #[derive(Group)]
+pub(crate) struct SymbolizeVerb {
+    /// The folder that hosts write to with samplerd --export
+    #[arg(value_name = "parquet:FOLDER", value_parser = tables)]
+    pub(crate) folder: PathBuf,
+}
+
+fn tables(text: &str) -> Result<PathBuf, &'static str> {
+    let path = text.strip_prefix("parquet:").filter(|path| !path.is_empty());
+    path.map(PathBuf::from).ok_or("is no folder of tables (give parquet:FOLDER)")
+}
+
+#[derive(Group)]
 pub(crate) struct CompletionsVerb {
     /// For which shell
     #[arg(value_enum)]

@@ -90,7 +90,7 @@ fn read(mut pipe: ChildStderr) -> String {
 }
 
 /// Finds samplerd's executable: in this program's directory, else in `PATH`.
-pub(super) fn find() -> Result<PathBuf> {
+pub(crate) fn find() -> Result<PathBuf> {
     let own = std::env::current_exe().ok();
     let beside = own.as_deref().and_then(Path::parent).map(|directory| directory.join(NAME));
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -14,6 +14,7 @@ pub(crate) mod starter;
 mod user;
 
 pub(crate) use args::{RunVerb, StartVerb};
+pub(crate) use daemon::find;
 
 use crate::connect::{self, Address, Client};
 use crate::output;
@@ -37,7 +38,7 @@ pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
     }
     // The copy opens the pipes through this process's pid in `/proc`, so pids must agree.
     PidNamespace::of_daemon()?;
-    let samplerd = daemon::find()?;
+    let samplerd = find()?;
     verb.file().map_or(Ok(()), |path| output::check_file(path))?;
     let user = User::of(&verb)?;
     // The program starts before signals are caught, so that it ignores the signals that the caller
