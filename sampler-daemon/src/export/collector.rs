@@ -89,15 +89,20 @@ impl Collector {
             }
         }
         // A snapshot has no totals.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if self.held
-            && self.draw(now.as_nanos() as u64).is_drawn
+            && self.draw_now().is_drawn
             && let Some(raw) = self.ask(Kind::Live, Scope::ALL).await?
         {
             let now = raw.time.duration_since(UNIX_EPOCH).unwrap_or_default();
             pushes.pushes.push(self.push(raw, now.as_nanos() as u64, 0).await);
         }
         Ok(pushes)
+    }
+
+    /// Draws this host for today.
+    pub(super) fn draw_now(&mut self) -> Draw {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.draw(now.as_nanos() as u64)
     }
 
     /// Draws this host for the day of a moment, and says so once a day.

@@ -41,7 +41,7 @@ use sampler_common::encode::push::Push;
 use sender::Transport;
 use share::Share;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tls::Tls;
 use tokio::sync::oneshot;
@@ -92,6 +92,7 @@ pub const MAX_EVERY: Duration = Duration::from_secs(100);
 pub struct Exports {
     queues: Arc<[Queue]>,
     uncovered_ns: Arc<AtomicU64>,
+    is_left_out: Arc<AtomicBool>,
 }
 
 impl Exports {
@@ -104,6 +105,11 @@ impl Exports {
     /// dropped its borders.
     pub fn uncovered_ns(&self) -> u64 {
         self.uncovered_ns.load(Relaxed)
+    }
+
+    /// Whether this host is not among those that send stacks today ([`Settings::share`]).
+    pub fn is_left_out(&self) -> bool {
+        self.is_left_out.load(Relaxed)
     }
 }
 
@@ -201,7 +207,7 @@ impl Exporter {
         let mut tasks = JoinSet::new();
         let queue = |of: &Destination| Queue::start(of, &settings, &mut tasks);
         let queues = settings.destinations.iter().map(queue).collect();
-        let exports = Exports { queues, uncovered_ns: Arc::default() };
+        let exports = Exports { queues, uncovered_ns: Arc::default(), is_left_out: Arc::default() };
         let (last, ending) = oneshot::channel();
         tasks.spawn(collect(settings, exports.clone(), profiler, names, ending));
         Exporter { exports, tasks, last }
@@ -245,6 +251,7 @@ async fn collect(
     ticks.tick().await;
     let mut collector = Collector::new(&settings, profiler, names);
     loop {
+        exports.is_left_out.store(!collector.draw_now().is_drawn, Relaxed);
         let done = tokio::select! {
             _ = ticks.tick() => None,
             // If the sender is gone, nobody waits for the last window.

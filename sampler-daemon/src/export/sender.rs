@@ -22,6 +22,29 @@ const MAX_REASON_CHARS: usize = 200;
 /// The header by which a backend, or a proxy before it, recognizes a request that arrives twice.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
+/// The header with the number of ClickHouse's exception.
+const EXCEPTION_CODE: &str = "x-clickhouse-exception-code";
+/// Exceptions that ClickHouse answers with 500, as any that it has no status for, and that no
+/// repetition of the insertion mends: columns or types of the table, rights of the user, and
+/// settings. `ErrorCodes.cpp` of its sources has the numbers.
+const FINAL_EXCEPTIONS: [u16; 15] = [
+    7,   // INCORRECT_NUMBER_OF_COLUMNS
+    10,  // NOT_FOUND_COLUMN_IN_BLOCK
+    16,  // NO_SUCH_COLUMN_IN_TABLE
+    20,  // NUMBER_OF_COLUMNS_DOESNT_MATCH
+    70,  // CANNOT_CONVERT_TYPE
+    122, // INCOMPATIBLE_COLUMNS
+    164, // READONLY: a setting of the user; a table that is read-only for a while has 242
+    195, // IP_ADDRESS_NOT_ALLOWED
+    291, // DATABASE_ACCESS_DENIED
+    344, // SUPPORT_IS_DISABLED
+    349, // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
+    452, // SETTING_CONSTRAINT_VIOLATION
+    469, // VIOLATED_CONSTRAINT
+    472, // READONLY_SETTING
+    497, // ACCESS_DENIED
+];
+
 /// Takes what waits in an outbox.
 pub(super) trait Sink<T> {
     /// Takes one request. Returns the result and, if the destination asks for a pause, its length.
@@ -142,7 +165,7 @@ fn by_status(status: &Status) -> (Attempt, Option<Duration>) {
 
 /// Interprets an answer. The OTLP specification, "Retryable response codes", lists the statuses
 /// that are worth another attempt. ClickHouse answers with 500 if it has no memory left, or too
-/// many parts, and with other statuses if the request is wrong.
+/// many parts, for example; with other statuses, or some exceptions, if the request is wrong.
 fn attempt(answer: &Answer, protocol: Protocol) -> Attempt {
     let status = answer.status;
     match protocol {
@@ -161,11 +184,18 @@ fn attempt(answer: &Answer, protocol: Protocol) -> Attempt {
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
         | StatusCode::GATEWAY_TIMEOUT => Attempt::Failed(why),
-        StatusCode::INTERNAL_SERVER_ERROR if protocol == Protocol::ClickHouse => {
+        StatusCode::INTERNAL_SERVER_ERROR
+            if protocol == Protocol::ClickHouse && !is_final_exception(answer) =>
+        {
             Attempt::Failed(why)
         }
         _ => Attempt::Refused(why),
     }
+}
+
+fn is_final_exception(answer: &Answer) -> bool {
+    let code = answer.headers.get(EXCEPTION_CODE).and_then(|code| code.to_str().ok());
+    code.and_then(|code| code.parse().ok()).is_some_and(|code| FINAL_EXCEPTIONS.contains(&code))
 }
 
 fn requested_delay(answer: &Answer) -> Option<Duration> {
@@ -205,6 +235,15 @@ mod tests {
         let of_clickhouse = |status| super::attempt(&answer(status, b""), Protocol::ClickHouse);
         assert!(matches!(of_clickhouse(500), Attempt::Failed(_)));
         assert!(matches!(of_clickhouse(404), Attempt::Refused(_)));
+        // Too many parts, a column that the table lacks, and no number.
+        for (code, is_final) in [("252", false), ("16", true), ("x", false)] {
+            let mut answer = answer(500, b"");
+            answer.headers.insert(EXCEPTION_CODE, HeaderValue::from_static(code));
+            let attempt = super::attempt(&answer, Protocol::ClickHouse);
+            assert_eq!(matches!(attempt, Attempt::Refused(_)), is_final, "{code}");
+            let attempt = super::attempt(&answer, Protocol::OtlpHttp);
+            assert!(matches!(attempt, Attempt::Refused(_)), "{code}");
+        }
     }
 
     #[test]

@@ -98,15 +98,11 @@ pub(super) fn status(report: StatusReport, exports: &Exports) -> v1::StatusRespo
         windows: report.settings.windows.map_or(0.0, Budget::share),
         histograms: histograms::all(&report.answers, &report.delays, &report.ring_fill),
         daemon_rss_bytes: report.rss_bytes.unwrap_or(0),
-        exports: exports
-            .counts()
-            .into_iter()
-            .map(|of| export(of, exports.uncovered_ns()))
-            .collect(),
+        exports: exports.counts().into_iter().map(|of| export(of, exports)).collect(),
     }
 }
 
-fn export(of: Counts, uncovered_ns: u64) -> v1::Export {
+fn export(of: Counts, exports: &Exports) -> v1::Export {
     v1::Export {
         destination: of.destination,
         made: of.made,
@@ -119,10 +115,11 @@ fn export(of: Counts, uncovered_ns: u64) -> v1::Export {
         retried: of.retried,
         rejected_profiles: of.rejected_profiles,
         last_error: of.last_error,
-        uncovered_ns,
+        uncovered_ns: exports.uncovered_ns(),
         kept_bytes: of.kept_bytes,
         removed_files: of.removed_files,
         removed_bytes: of.removed_bytes,
+        left_out: exports.is_left_out(),
     }
 }
 

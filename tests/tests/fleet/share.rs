@@ -150,6 +150,12 @@ fn exported(share: &str, statement: &str) -> Result<(Vec<String>, String, Vec<Ro
         || -> Result<u64> { daemon.status()?["exports"][0]["sent"].as_u64().context("no counter") };
     let before = sent()?;
     wait::until("windows", || Ok((sent()? > before + 2).then_some(())))?;
+    let is_left_out = share != "100%";
+    let drawn = daemon.status()?["exports"][0]["drawn"].clone();
+    ensure!(drawn == !is_left_out, "{drawn}");
+    let text = daemon.sampler(&["status"])?.success("sampler status")?.stdout;
+    let text = String::from_utf8(text)?.split_whitespace().collect::<Vec<_>>().join(" ");
+    ensure!(text.contains("was not drawn for today") == is_left_out, "{text}");
     let log = daemon.log();
     daemon.stop()?;
     let mut tables = Vec::new();

@@ -1,7 +1,7 @@
 //! Metrics of pushes, by destination.
 
 use super::page::{Kind, Page};
-use crate::export::Counts;
+use crate::export::{Counts, Exports};
 
 /// A metric of a destination: its name, kind, help and value.
 type Number = (&'static str, Kind, &'static str, fn(&Counts) -> u64);
@@ -32,13 +32,14 @@ const NUMBERS: [Number; 8] = [
 ];
 
 /// Writes the metrics; nothing if nothing is pushed.
-pub(super) fn write(exports: &[Counts], uncovered_ns: u64, page: &mut Page) {
+pub(super) fn write(of: &Exports, page: &mut Page) {
+    let exports = of.counts();
     if exports.is_empty() {
         return;
     }
     let help = "Requests to backends that have ended, by how";
     let mut family = page.family("sampler_export_requests_total", Kind::Counter, help);
-    for of in exports {
+    for of in &exports {
         let ends = [("sent", of.sent), ("refused", of.refused), ("dropped", of.dropped)];
         for (end, count) in ends {
             family.sample(&[("destination", &of.destination), ("outcome", end)], count as f64);
@@ -47,10 +48,12 @@ pub(super) fn write(exports: &[Counts], uncovered_ns: u64, page: &mut Page) {
     for (name, kind, help, number) in NUMBERS {
         let name = format!("sampler_export_{name}");
         let mut family = page.family(&name, kind, help);
-        for of in exports {
+        for of in &exports {
             family.sample(&[("destination", &of.destination)], number(of) as f64);
         }
     }
     let help = "Time that is in no window that was pushed";
-    page.counter("sampler_export_missed_seconds_total", help, uncovered_ns as f64 / 1e9);
+    page.counter("sampler_export_missed_seconds_total", help, of.uncovered_ns() as f64 / 1e9);
+    let help = "1 if this host is among those that send stacks today (--export-share), else 0";
+    page.gauge("sampler_export_drawn", help, f64::from(u8::from(!of.is_left_out())));
 }

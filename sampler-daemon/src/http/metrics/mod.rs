@@ -40,7 +40,7 @@ impl Metrics {
         let mut page = Page::default();
         daemon::write(&report, &mut page);
         processes::write(&report, &accounts, &mut page);
-        exports::write(&self.exports.counts(), self.exports.uncovered_ns(), &mut page);
+        exports::write(&self.exports, &mut page);
         Ok(page.finish())
     }
 }

@@ -22,6 +22,9 @@ pub(super) fn text(of: &Export) -> String {
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!(", {} {what}", grouped(count));
     }
+    if of.left_out {
+        text += ", this host was not drawn for today (--export-share)";
+    }
     if of.kept_bytes > 0 {
         text += &format!(", {} kept", human_bytes(of.kept_bytes as f64));
     }
@@ -57,6 +60,7 @@ pub(super) fn object(of: &Export) -> Value {
         "kept_bytes": of.kept_bytes,
         "removed_files": of.removed_files,
         "removed_bytes": of.removed_bytes,
+        "drawn": !of.left_out,
     })
 }
 
@@ -73,6 +77,11 @@ mod tests {
             ..Export::default()
         };
         assert_eq!(text(&export), "otlp+http://c:4318: 1 request sent, 2.00 KiB");
+        let left_out = Export { left_out: true, ..export.clone() };
+        assert!(
+            text(&left_out)
+                .ends_with("2.00 KiB, this host was not drawn for today (--export-share)")
+        );
         export.retried = 1500;
         export.dropped = 2;
         export.last_error = "connect: refused\u{1b}".into();

@@ -17,6 +17,7 @@ use crate::export::stamp::{Host, Stamp};
 use anyhow::{Context as _, anyhow};
 use frames::Unnamed;
 use rustc_hash::FxHashMap;
+use rustix::io::Errno;
 use sampler_common::encode::tables::{Table, symbols};
 use sampler_common::profile::Line;
 use sources::Sources;
@@ -67,9 +68,23 @@ pub fn symbolize(
     program: &Path,
     debuginfod: Option<Debuginfod>,
 ) -> anyhow::Result<Outcome> {
-    let place = Place::open(path).map_err(|error| {
-        anyhow!("{error:#} (give a folder that samplerd --export parquet:FOLDER writes to)")
-    })?;
+    add_names(path, program, debuginfod).map_err(|error| match error.root_cause().downcast_ref() {
+        Some(&(Errno::ACCESS | Errno::PERM | Errno::ROFS)) => {
+            anyhow!("{error:#} (run it as a user who can read and write the folder)")
+        }
+        Some(&(Errno::NOENT | Errno::NOTDIR)) => {
+            anyhow!("{error:#} (give a folder that samplerd --export parquet:FOLDER writes to)")
+        }
+        _ => error,
+    })
+}
+
+fn add_names(
+    path: &Path,
+    program: &Path,
+    debuginfod: Option<Debuginfod>,
+) -> anyhow::Result<Outcome> {
+    let place = Place::open(path)?;
     let unnamed = Unnamed::read(&place)?;
     for day in unnamed.days.keys() {
         let folder = [Table::Symbols.name(), day];
