@@ -24,6 +24,9 @@ const FETCH_TIME: Duration = Duration::from_secs(600);
 /// How often it is checked whether a file has come.
 const CHECK_PERIOD: Duration = Duration::from_millis(20);
 
+/// The lines of a frame; `None` if they are unknown.
+pub(super) type Lines = Option<Arc<[Line]>>;
+
 /// Looks up names in files.
 pub(super) struct Sources {
     program: PathBuf,
@@ -47,10 +50,7 @@ impl Sources {
 
     /// The lines of each of a file's frames, none for an unknown one; `None` if there is no such
     /// file.
-    pub(super) fn look_up(
-        &mut self,
-        wanted: &Wanted,
-    ) -> anyhow::Result<Option<Vec<Option<Arc<[Line]>>>>> {
+    pub(super) fn look_up(&mut self, wanted: &Wanted) -> anyhow::Result<Option<Vec<Lines>>> {
         let Some((path, file)) = self.find(wanted) else { return Ok(None) };
         self.modules += 1;
         let build_id = wanted.build_id().unwrap_or_default().to_owned();
