@@ -3,13 +3,13 @@
 //! all of them, since a host may have named anything.
 
 use super::frames::Wanted;
-use crate::debuginfod::{Debuginfod, Standing};
+use crate::debuginfod::{Debuginfod, FileState};
 use crate::inspect::htlhash::htlhash;
 use crate::parser::{Counts, DebugFiles, NoDebugFiles, Parser, build_id, debug_file};
 use crate::regular_file::open_regular;
 use crate::symbolize::debug_file::{FETCHED, path_of_id};
 use crate::symbolize::{Reader as _, as_called};
-use crate::unwind::{Module, ModuleId, ModuleKind};
+use crate::unwind::{Life, Module, ModuleId, ModuleKind};
 use anyhow::Context as _;
 use sampler_common::profile::Line;
 use std::fs::{self, File};
@@ -55,7 +55,7 @@ impl Sources {
         self.modules += 1;
         let build_id = wanted.build_id().unwrap_or_default().to_owned();
         let (id, kind) = (ModuleId(self.modules), ModuleKind::File(Arc::clone(&file)));
-        let module = Module { id, path, build_id, code: Vec::new(), kind };
+        let module = Module { id, path, build_id, code: Vec::new(), kind, life: Life::default() };
         let addresses: Vec<u64> = wanted.frames.iter().map(|(_, address)| *address).collect();
         loop {
             let lines =
@@ -122,7 +122,7 @@ impl Sources {
     /// Waits until a requested file has come, or is known not to come.
     fn wait(&self, build_id: &str) {
         let end = Instant::now() + FETCH_TIME;
-        let is_coming = |of: &Debuginfod| of.standing(build_id) == Standing::OnTheWay;
+        let is_coming = |of: &Debuginfod| of.state(build_id) == FileState::OnTheWay;
         while self.debuginfod.as_ref().is_some_and(is_coming) && Instant::now() < end {
             std::thread::sleep(CHECK_PERIOD);
         }
