@@ -121,6 +121,13 @@ fn totals(stacks: &[Stack]) -> Quantities {
     }
 }
 
+/// Gives the functions with this beginning a source file of the program.
+pub(crate) fn move_to_program(profile: &mut Profile, function: &str) {
+    let lines = profile.locations.iter_mut().flat_map(|of| &mut of.lines);
+    let lines = lines.filter(|line| line.function.starts_with(function));
+    lines.for_each(|line| line.file = "table.cpp".into());
+}
+
 fn line(function: &str, file: &str, line: u32) -> Line {
     Line { function: function.into(), file: file.into(), line }
 }

@@ -72,6 +72,7 @@ mod tests {
             let found = callers(profile).into_iter();
             found.map(|name| name.split('<').next().unwrap().to_owned()).collect::<Vec<_>>()
         };
+        fixture::move_to_program(&mut profile, insert);
         assert_eq!(found(&profile), [handle, main, insert, put, start]);
         profile.mappings.push(Mapping { path: "[jit kvstore]".into(), ..Mapping::default() });
         profile.locations[3].mapping = profile.mappings.len() as u32 - 1;

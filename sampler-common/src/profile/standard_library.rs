@@ -40,11 +40,8 @@ mod tests {
         };
         let [insert, put] = ["std::_Hashtable", "Store::put"];
         let [handle, main, start] = ["Server::handle", "main", "__libc_start_call_main"];
-        assert_eq!(callers(&profile), [handle, main, insert, put, start]);
-        let lines = profile.locations.iter_mut().flat_map(|of| &mut of.lines);
-        for line in lines.filter(|line| line.function.starts_with(insert)) {
-            line.file = "/usr/include/c++/12/bits/hashtable.h".into();
-        }
         assert_eq!(callers(&profile), [handle, main, put, insert, start]);
+        fixture::move_to_program(&mut profile, insert);
+        assert_eq!(callers(&profile), [handle, main, insert, put, start]);
     }
 }
