@@ -19,9 +19,9 @@ pub const NONE_MAPPED: &str = "no allocator is mapped (yet): none of its allocat
 const NOT_PRELOADED: &str = "does not sample by itself (--samplers-only): none of its allocations are seen; the preloaded \
      library does not enter static and setuid programs";
 
-/// If a library samples `malloc`: reported about an allocator that programs call by names other
-/// than `malloc`.
-const PAST_MALLOC: &str = "is called past malloc, which the preloaded library samples: what it gives out is not seen (start the program without that library, or samplerd with --no-usdt)";
+/// If the in-process sampler samples `malloc`: reported about an allocator that programs call by
+/// names other than `malloc`.
+const PAST_MALLOC: &str = "is called past malloc, which the in-process sampler samples: what it gives out is not seen (uprobes see it: leave --inject and the preloaded library out, or give samplerd --no-usdt)";
 
 /// If a sampler samples the `malloc` of another file: reported about an allocator that defines
 /// `malloc`.
@@ -172,7 +172,7 @@ impl Discovery {
                 true => OTHER_MALLOC,
                 false => PAST_MALLOC,
             };
-            self.has_unseen_allocations |= of.is_malloc();
+            self.has_unseen_allocations = true;
             self.blind_spots.push(BlindSpot::from(format!("{}: {why}", of.title())));
         }
     }

@@ -13,6 +13,7 @@ use super::{Epochs, ProcessId, SizeCell, Spending, StackId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::estimate::{RowMoments, Unseen};
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// Maximum number of programs with folded processes.
@@ -247,6 +248,14 @@ impl Moves {
     /// Whether nothing has moved.
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.kept.is_empty()
+    }
+}
+
+/// Gives back most of a table's memory if most entries are gone. A table keeps the size that it once
+/// had, and each of some hundred slots of time has tables of its own.
+pub(super) fn give_back<K: Eq + Hash, V>(table: &mut FxHashMap<K, V>) {
+    if table.capacity() > 4 * table.len() {
+        table.shrink_to(2 * table.len());
     }
 }
 

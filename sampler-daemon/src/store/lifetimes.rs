@@ -9,6 +9,7 @@
 //! Bound: [`MAX_CELLS`] buckets of all stacks. A block that would give its process more than its
 //! share ([`share`](sampler_common::share)) counts under [`StackId::TABLE_FULL`].
 
+use super::fold::give_back;
 use super::{LiveSample, LiveSamples, Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, Step, Weights};
@@ -129,12 +130,14 @@ impl Lifetimes {
             let sums = self.cells.entry((process, stack, bucket)).or_default();
             sums.iter_mut().zip(&fates).for_each(|(sum, fate)| sum.add(fate));
         }
+        give_back(&mut self.cells);
         self.shares.recount(self.cells.keys().map(|(process, ..)| *process));
         let sums = self.byte_seconds.extract_if(|(process, stack), _| moved(*process, *stack));
         for ((process, stack), sum) in sums.collect::<Vec<_>>() {
             let Some((process, stack)) = moves.stack(process, stack) else { continue };
             self.byte_seconds.entry((process, stack)).or_default().add(&sum);
         }
+        give_back(&mut self.byte_seconds);
         let unseen = self.unseen.extract_if(|process, _| moves.get(*process).is_some());
         for (process, samples) in unseen.collect::<Vec<_>>() {
             *self.unseen.entry(moves.get(process).unwrap_or(process)).or_default() += samples;

@@ -1,5 +1,6 @@
 //! Rows of the allocation profile: moments by process, stack and sizes.
 
+use super::fold::give_back;
 use super::{Moves, ProcessId, SizeCell, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
@@ -57,6 +58,7 @@ impl Rows {
             let Some((process, stack)) = moves.stack(key.process, key.stack) else { continue };
             self.rows.entry(RowKey { process, stack, ..key }).or_default().add(&moments);
         }
+        give_back(&mut self.rows);
         self.shares.recount(self.rows.keys().map(|key| key.process));
     }
 

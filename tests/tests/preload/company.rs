@@ -70,6 +70,8 @@ fn a_heap_past_malloc_is_named() -> Result<()> {
         let mut named =
             blind_spots.filter(|line| line.contains("jemalloc") && line.contains("past malloc"));
         ensure!(named.next().is_some(), "{arguments:?}: {status}");
+        let reference = &daemon.json("profile")?["reference"];
+        ensure!(reference["allocations_unseen"] == true, "{arguments:?}: {reference}");
         daemon.stop()?;
     }
     Ok(())

@@ -257,3 +257,18 @@ fn folded_processes_keep_their_rates_apart() {
     let all: Vec<_> = all.iter().map(|of| (of.bytes, of.alloc.bytes.log2().round())).collect();
     assert_eq!(all, [(832, 12.0), (6400, 20.0)]);
 }
+
+#[test]
+fn a_table_keeps_no_memory_of_entries_that_are_gone() {
+    let mut table: FxHashMap<u32, u64> = (0..10_000).map(|key| (key, 1)).collect();
+    let full = table.capacity();
+    table.retain(|key, _| key % 2 == 0);
+    give_back(&mut table);
+    assert_eq!(table.capacity(), full, "half of the entries may come back");
+    table.retain(|key, _| *key < 200);
+    give_back(&mut table);
+    assert!((100..=400).contains(&table.capacity()), "{}", table.capacity());
+    table.clear();
+    give_back(&mut table);
+    assert_eq!(table.capacity(), 0);
+}

@@ -4,6 +4,7 @@
 //! A block that was allocated and freed in one slot is left out: no window begins between these
 //! times.
 
+use crate::store::fold::give_back;
 use crate::store::{Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::Turnover;
@@ -55,6 +56,7 @@ impl Departed {
             let Some((process, stack)) = moved(process, stack) else { continue };
             self.add((process, stack, arrived_ns), &blocks);
         }
+        give_back(&mut self.cells);
         before - self.cells.len()
     }
 

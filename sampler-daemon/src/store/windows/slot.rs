@@ -2,6 +2,7 @@
 
 use super::departed::Departed;
 use crate::store::epochs::Band;
+use crate::store::fold::give_back;
 use crate::store::{Moves, ProcessId, RowKey, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, RowMoments, Trials, Weights};
@@ -136,6 +137,8 @@ impl Slot {
         for ((process, class, band), sum) in exact.collect::<Vec<_>>() {
             self.add_exact((moves.get(process).unwrap_or(process), class, band), sum);
         }
+        give_back(&mut self.rows);
+        give_back(&mut self.exact);
         before - self.entries()
     }
 
