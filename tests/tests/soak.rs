@@ -23,8 +23,10 @@ const BEHIND: usize = 100;
 const GROWTH_BYTES: u64 = 60 << 20;
 /// The table of the samples at each program's peak grows until its own bound.
 const PEAK: &str = "peak";
-/// Entries of tables, and descriptors, that other processes of the machine may add.
-const OTHERS: u64 = 64;
+/// Descriptors that clients and files on their way may add.
+const MORE_DESCRIPTORS: u64 = 64;
+/// Entries that any table may have more. An entry for each later program would be more than that.
+const MORE_ENTRIES: u64 = 5000;
 /// Header of the note with the build id, before the 20 bytes of the id itself.
 const NOTE: &[u8] = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
 
@@ -88,10 +90,14 @@ fn a_week_of_builds_leaves_nothing() -> Result<()> {
             first = Some(now);
         } else if let Some(first) = &first {
             ensure!(now.bytes <= first.bytes + GROWTH_BYTES, "{now:?} after {first:?}");
-            ensure!(now.descriptors <= first.descriptors + OTHERS, "{now:?} after {first:?}");
+            ensure!(
+                now.descriptors <= first.descriptors + MORE_DESCRIPTORS,
+                "{now:?} after {first:?}"
+            );
             for (name, used) in now.tables.iter().filter(|(name, _)| *name != PEAK) {
+                // Between two collections a table may grow to twice its size.
                 let before = first.tables.get(name).copied().unwrap_or(0);
-                ensure!(*used <= 3 * before + OTHERS, "{name}: {used} after {before}");
+                ensure!(*used <= 3 * before + MORE_ENTRIES, "{name}: {used} after {before}");
             }
         }
     }

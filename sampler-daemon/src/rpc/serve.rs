@@ -69,6 +69,8 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
+    // The first client may ask at once.
+    set_health(&health, ServingStatus::Serving).await;
     let heartbeat = profiler.clone();
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -122,20 +124,21 @@ pub async fn serve(
 /// Reports for ever whether the worker answers: for our service, and for the server as a whole,
 /// which is useless without our service.
 async fn report_health(health: HealthReporter, profiler: Profiler) {
-    let set = async |status| {
-        for service in ["", SamplerServer::<Service>::NAME] {
-            health.set_service_status(service, status).await;
-        }
-    };
     loop {
-        set(ServingStatus::Serving).await;
         profiler.heartbeat().stalled(STALL).await;
         tracing::warn!(
             "the worker thread has been busy for {} s: nothing is answered",
             STALL.as_secs()
         );
-        set(ServingStatus::NotServing).await;
+        set_health(&health, ServingStatus::NotServing).await;
         profiler.heartbeat().resumed().await;
         tracing::info!("the worker thread answers again");
+        set_health(&health, ServingStatus::Serving).await;
+    }
+}
+
+async fn set_health(health: &HealthReporter, status: ServingStatus) {
+    for service in ["", SamplerServer::<Service>::NAME] {
+        health.set_service_status(service, status).await;
     }
 }
