@@ -194,6 +194,14 @@ pub struct Line {
     pub line: u32,
 }
 
+impl Line {
+    /// A place in a file that has no name: `file+0xoffset`, with the last part of the path.
+    pub fn place(path: &str, offset: u64) -> Line {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        Line { function: format!("{name}+{offset:#x}"), ..Line::default() }
+    }
+}
+
 /// A code location of a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {

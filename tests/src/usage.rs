@@ -25,6 +25,24 @@ pub fn processor_seconds(pid: u32) -> Result<f64> {
     Ok(ticks.iter().sum::<f64>() / 100.0)
 }
 
+/// Number of open descriptors of a process.
+///
+/// # Errors
+/// If the process is gone.
+pub fn descriptors(pid: u32) -> Result<usize> {
+    let path = format!("/proc/{pid}/fd");
+    Ok(fs::read_dir(&path).with_context(|| format!("read {path}"))?.count())
+}
+
+/// Resident bytes of samplerd without its ring.
+///
+/// # Errors
+/// If the process is gone.
+pub fn resident_without_ring(pid: u32) -> Result<u64> {
+    let (all, ring) = resident(pid)?;
+    Ok(all - ring)
+}
+
 /// Resident bytes of a process, and how many of them belong to the two mappings of samplerd's ring.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::kill;
 use sampler_tests::daemon::outcome;
-use sampler_tests::{Daemon, Profile, Workload, wait};
+use sampler_tests::{Daemon, Profile, Workload, usage, wait};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ fn held(daemon: &Daemon) -> Result<Held> {
     let resident = resident.and_then(|rest| rest.trim().strip_suffix(" kB"));
     Ok(Held {
         resident_kib: resident.context("no VmRSS")?.trim().parse()?,
-        descriptors: fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count(),
+        descriptors: usage::descriptors(daemon.pid())?,
         slots: used("slots")?,
         targets: used("targets")?,
         pending: used("pending")?,

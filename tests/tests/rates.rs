@@ -154,7 +154,7 @@ fn listed_as_in_the_profile(daemon: &Daemon) -> Result<()> {
         let (in_profile, listed) = (end(&profile.json)?, end(&list["processes"][0])?);
         ensure!(
             (listed / in_profile - 1.0).abs() < 1e-9,
-            "{quantity}: {listed} listed, {in_profile} told"
+            "{quantity}: {listed} listed, {in_profile} in the profile"
         );
     }
     Ok(())

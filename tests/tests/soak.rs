@@ -43,9 +43,11 @@ fn held(daemon: &Daemon) -> Result<Held> {
     let status = daemon.status()?;
     let tables = status["tables"].as_object().context("status has no tables")?;
     let used = |(name, of): (&String, &Value)| Some((name.clone(), of["used"].as_u64()?));
-    let (all, ring) = usage::resident(daemon.pid())?;
-    let descriptors = fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count() as u64;
-    Ok(Held { bytes: all - ring, descriptors, tables: tables.iter().filter_map(used).collect() })
+    Ok(Held {
+        bytes: usage::resident_without_ring(daemon.pid())?,
+        descriptors: usage::descriptors(daemon.pid())? as u64,
+        tables: tables.iter().filter_map(used).collect(),
+    })
 }
 
 /// Runs each program that it is sent the path of, and prints the exit code.

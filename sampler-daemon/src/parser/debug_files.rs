@@ -15,6 +15,17 @@ pub trait DebugFiles: Debug + Send {
     fn request(&self, build_id: &str) -> bool;
 }
 
+/// `None` is a source without any debug files.
+impl<T: DebugFiles> DebugFiles for Option<T> {
+    fn get(&self, build_id: &str) -> Option<Arc<File>> {
+        self.as_ref()?.get(build_id)
+    }
+
+    fn request(&self, build_id: &str) -> bool {
+        self.as_ref().is_some_and(|files| files.request(build_id))
+    }
+}
+
 /// A source without any debug files.
 #[derive(Debug)]
 pub struct NoDebugFiles;

@@ -258,6 +258,5 @@ fn named(name: Option<&Arc<str>>, module: &Module, offset: u64) -> Arc<[Line]> {
 }
 
 fn nameless(module: &Module, offset: u64) -> Arc<[Line]> {
-    let name = module.path.rsplit('/').next().unwrap_or(&module.path);
-    Arc::from([Line { function: format!("{name}+{offset:#x}"), ..Line::default() }])
+    Arc::from([Line::place(&module.path, offset)])
 }

@@ -42,12 +42,6 @@ fn open_directory(daemon: &Daemon) -> Result<()> {
     nobody::open_directory(daemon.socket().parent().context("a socket without a directory")?)
 }
 
-/// Resident bytes of a daemon without its ring.
-fn resident_bytes(daemon: &Daemon) -> Result<u64> {
-    let (all, ring) = usage::resident(daemon.pid())?;
-    Ok(all - ring)
-}
-
 /// A workload with 2^[`BITS`] stacks, and its daemon.
 fn many_stacks(arguments: &[&str]) -> Result<(Workload, Daemon)> {
     let mut workload = Workload::start("bits.c", &[BITS])?;
@@ -137,7 +131,7 @@ fn watchers_that_do_not_read_take_little_memory() -> Result<()> {
     }
     for _ in 0..10 {
         is_served(&daemon)?;
-        let rss = resident_bytes(&daemon)?;
+        let rss = usage::resident_without_ring(daemon.pid())?;
         ensure!(rss < MAX_RSS_BYTES, "samplerd has {rss} bytes");
     }
     // Clients that do not read are dropped, and other clients are served.
@@ -176,7 +170,7 @@ async fn many_simultaneous_profiles_take_bounded_memory() -> Result<()> {
                 refused += 1;
             }
         }
-        peak = peak.max(resident_bytes(&daemon)?);
+        peak = peak.max(usage::resident_without_ring(daemon.pid())?);
     }
     ensure!(given >= 60 && given + refused == 200, "{given} given, {refused} refused");
     ensure!(peak < MAX_RSS_BYTES, "samplerd had {peak} bytes");

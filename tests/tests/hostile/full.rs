@@ -22,10 +22,6 @@ fn used(daemon: &Daemon, table: &str) -> Result<u64> {
     used.with_context(|| format!("status has no table {table}: {status}"))
 }
 
-fn descriptors(daemon: &Daemon) -> Result<usize> {
-    Ok(fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count())
-}
-
 /// Checks that an honest process that begins now has all its stacks and names, and soon.
 fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
     honest.go()?;
@@ -99,7 +95,7 @@ fn endless_files_leave_room_for_others() -> Result<()> {
         let mut bomb = files(count, &path)?;
         let mut honest = Workload::start("beside.c", &[])?;
         let mut daemon = Daemon::start(&[bomb.pid(), honest.pid()], &["--interval", "4KiB"])?;
-        let before = descriptors(&daemon)?;
+        let before = usage::descriptors(daemon.pid())?;
         bomb.go()?;
         refused(&daemon, "of one process")?;
         honest_is_whole(&daemon, &mut honest)?;
@@ -107,7 +103,7 @@ fn endless_files_leave_room_for_others() -> Result<()> {
         // A file that no stack needs is closed at once. A file of a stack is closed once the
         // stack's names are known.
         wait::until_deadline("closed files", Duration::from_secs(120), || {
-            Ok((descriptors(&daemon)? < before + 50).then_some(()))
+            Ok((usage::descriptors(daemon.pid())? < before + 50).then_some(()))
         })?;
         ends(&mut daemon)?;
     }
@@ -139,7 +135,6 @@ fn a_deleted_file_is_closed_and_keeps_its_names() -> Result<()> {
     wait::until_deadline("closed", Duration::from_secs(20), || Ok((!is_held()?).then_some(())))?;
     let profile = daemon.profile("alloc", &["--pid", &pid])?;
     ensure!(named(&profile, name), "{name} is missing: {}", profile.folded());
-    let (all, ring) = usage::resident(daemon.pid())?;
-    ensure!(all - ring < MAX_RESIDENT_BYTES);
+    ensure!(usage::resident_without_ring(daemon.pid())? < MAX_RESIDENT_BYTES);
     ends(&mut daemon)
 }

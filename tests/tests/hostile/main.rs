@@ -64,10 +64,10 @@ fn parser(daemon: &Daemon) -> Result<Option<u32>> {
 }
 
 fn resident(daemon: &Daemon) -> Result<u64> {
-    let (all, ring) = usage::resident(daemon.pid())?;
+    let own = usage::resident_without_ring(daemon.pid())?;
     // The parser may end meanwhile.
     let parser = parser(daemon)?.and_then(|pid| usage::resident(pid).ok());
-    Ok(all - ring + parser.map_or(0, |(all, _)| all))
+    Ok(own + parser.map_or(0, |(all, _)| all))
 }
 
 /// Checks that the frames of `beside.c` have their names, those in libc too.

@@ -104,7 +104,7 @@ fn a_full_table_is_counted() -> Result<()> {
         probe.and_then(|of| of["hits"]["value"].as_f64()).unwrap_or(0.0)
     };
     let [allocated, ended] = ["otel_alloc", "otel_free"].map(hits);
-    ensure!((allocated / BLOCKS as f64 - 1.0).abs() < 0.05, "{allocated} told of {BLOCKS}");
+    ensure!((allocated / BLOCKS as f64 - 1.0).abs() < 0.05, "{allocated} of {BLOCKS} reported");
     ensure!((ended / full as f64 - 1.0).abs() < 0.1, "{ended} ended of {full}");
     workload.exit()?;
     daemon.stop()

@@ -2,9 +2,7 @@
 //! of this host has it.
 
 use super::column::{Column, EncodeError, file, text};
-use super::identity::{
-    Known, file_id, frame_id, function, hashed, lines_hash, place_line, quality,
-};
+use super::identity::{Known, file_id, frame_id, function, hashed, lines_hash, quality};
 use super::schema::Table;
 use super::{File, Push};
 use crate::encode::NO_STACK;
@@ -144,7 +142,7 @@ impl<'a> Dictionary<'a> {
         let place;
         let lines = match frame.code {
             Some((file, address)) if frame.lines.is_empty() => {
-                place = [place_line(&files[file as usize].path, address)];
+                place = [Line::place(&files[file as usize].path, address)];
                 &place[..]
             }
             _ => &frame.lines,

@@ -94,12 +94,6 @@ pub(super) fn function(line: &Line) -> Cow<'_, str> {
     }
 }
 
-/// A place in a file, as a line without a name.
-pub(super) fn place_line(path: &str, address: u64) -> Line {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    Line { function: format!("{name}+{address:#x}"), ..Line::default() }
-}
-
 /// How good the names of a frame are: 0 for a place without a name, 1 for a name, and 1 more for
 /// each name with a source line.
 pub(super) fn quality(lines: &[Line]) -> i32 {

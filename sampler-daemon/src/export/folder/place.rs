@@ -74,14 +74,7 @@ impl Place {
 
     /// Names of all entries of a folder, sorted; `None` if there is no such folder.
     pub(super) fn entries(&self, folders: &[&str]) -> anyhow::Result<Option<Vec<String>>> {
-        let mut folder = self.folder.try_clone().context("open the folder")?;
-        for name in folders {
-            folder = match open_folder(&folder, name) {
-                Ok(folder) => folder,
-                Err(Errno::NOENT) => return Ok(None),
-                Err(error) => return Err(error).with_context(|| format!("open {name}")),
-            };
-        }
+        let Some(folder) = self.open_below(folders)? else { return Ok(None) };
         let mut names = Vec::new();
         for entry in Dir::read_from(&folder).context("read the folder")? {
             let entry = entry.context("read the folder")?;
@@ -145,12 +138,21 @@ impl Place {
     }
 
     /// Opens a folder below; `None` if there is none.
-    fn find(&self, folders: &[&str]) -> Option<OwnedFd> {
-        let mut folder = self.folder.try_clone().ok()?;
+    fn open_below(&self, folders: &[&str]) -> anyhow::Result<Option<OwnedFd>> {
+        let mut folder = self.folder.try_clone().context("open the folder")?;
         for name in folders {
-            folder = open_folder(&folder, name).ok()?;
+            folder = match open_folder(&folder, name) {
+                Ok(folder) => folder,
+                Err(Errno::NOENT) => return Ok(None),
+                Err(error) => return Err(error).with_context(|| format!("open {name}")),
+            };
         }
-        Some(folder)
+        Ok(Some(folder))
+    }
+
+    /// Opens a folder below; `None` if there is none, or if it cannot be opened.
+    fn find(&self, folders: &[&str]) -> Option<OwnedFd> {
+        self.open_below(folders).ok().flatten()
     }
 
     /// Names of the folders in a folder, sorted, that begin with `prefix`.

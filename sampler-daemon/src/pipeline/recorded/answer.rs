@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use sampler_common::estimate::{
     Confidence, Estimator, Moments, Reference, Row, Stratum, everything,
 };
-use sampler_common::profile::{Quantities, Quantity};
+use sampler_common::profile::{Line, Quantities, Quantity};
 use sampler_common::sampling::class;
 use serde_json::{Map, Value, json};
 
@@ -52,7 +52,7 @@ fn stack(ingest: &Ingest, stack: StackId) -> Vec<String> {
     let frames = ingest.stacks.get(stack).iter().map(|number| match ingest.stacks.frame(*number) {
         StackFrame::Code(frame) => {
             let path = &ingest.modules.get(frame.module).path;
-            format!("{}+{:#x}", path.rsplit('/').next().unwrap_or_default(), frame.offset)
+            Line::place(path, frame.offset).function
         }
         StackFrame::Note(note) => format!("{note:?}"),
     });

@@ -2,7 +2,7 @@
 
 use super::missing_names;
 use crate::debuginfod::Debuginfod;
-use crate::parser::{Counts, DebugFiles, FILE_TIME, NoDebugFiles, Parser};
+use crate::parser::{Counts, FILE_TIME, Parser};
 use crate::symbolize::{Symbolizer, unnamed_code};
 use crate::unwind::{GeneratedCode, Module};
 use sampler_common::note::Note;
@@ -59,11 +59,7 @@ impl Names {
     /// If the thread cannot be started.
     pub fn start(program: &Path, debuginfod: Option<Debuginfod>) -> std::io::Result<Names> {
         let (queue, batches) = mpsc::sync_channel::<Batch>(MAX_QUEUED_BATCHES);
-        let debug_files: Box<dyn DebugFiles> = match debuginfod.clone() {
-            Some(debuginfod) => Box::new(debuginfod),
-            None => Box::new(NoDebugFiles),
-        };
-        let parser = Parser::of(program, debug_files);
+        let parser = Parser::of(program, Box::new(debuginfod.clone()));
         let counts = parser.counts();
         let servers = debuginfod.clone();
         std::thread::Builder::new().name("symbolizer".into()).spawn(move || {

@@ -53,7 +53,7 @@ pub struct Outcome {
 pub struct NotFound {
     /// The GNU build id, or the `htlhash` of a file without one.
     pub build_id: String,
-    /// A path of the file on a host, empty if no host has told it.
+    /// A path of the file on a host, empty if no host has named one.
     pub path: String,
 }
 

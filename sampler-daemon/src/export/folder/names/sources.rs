@@ -5,7 +5,7 @@
 use super::frames::Wanted;
 use crate::debuginfod::{Debuginfod, FileState};
 use crate::inspect::htlhash::htlhash;
-use crate::parser::{Counts, DebugFiles, NoDebugFiles, Parser, build_id, debug_file};
+use crate::parser::{Counts, DebugFiles as _, Parser, build_id, debug_file};
 use crate::regular_file::open_regular;
 use crate::symbolize::debug_file::{FETCHED, path_of_id};
 use crate::symbolize::{Reader as _, as_called};
@@ -39,11 +39,7 @@ pub(super) struct Sources {
 
 impl Sources {
     pub(super) fn new(program: &Path, debuginfod: Option<Debuginfod>) -> Sources {
-        let debug_files: Box<dyn DebugFiles> = match debuginfod.clone() {
-            Some(debuginfod) => Box::new(debuginfod),
-            None => Box::new(NoDebugFiles),
-        };
-        let parser = Parser::of(program, debug_files);
+        let parser = Parser::of(program, Box::new(debuginfod.clone()));
         let counts = parser.counts();
         Sources { program: program.to_owned(), parser, counts, debuginfod, modules: 0 }
     }
