@@ -3,13 +3,34 @@
 //! Pure data, like [`crate::profile`], and the ranking. The bounds of all stacks hold at once: see
 //! [`crate::estimate::turnover`].
 
-use crate::estimate::turnover::each_of;
+use crate::estimate::turnover::{self, each_of};
 use crate::estimate::{
     Confidence, Estimate, Estimator, Growth, Median, Reference, Row, Share, Step, Survival,
     Turnover, Weights, growth, of_row,
 };
 use crate::note::Note;
 use crate::profile::Line;
+
+/// Blocks that were freed in the period, in one slot of time.
+#[derive(Clone, Copy, Debug)]
+pub struct Freed {
+    /// Nanoseconds from the beginning of the slot of their allocation to the end of the period.
+    pub allocated_age_ns: u64,
+    /// Nanoseconds from the beginning of the slot of their frees to the end of the period. It is a
+    /// later slot.
+    pub freed_age_ns: u64,
+    /// The blocks.
+    pub blocks: Turnover,
+}
+
+/// The times of a history, all of them borders of time slots.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// Nanoseconds from each time to the end of the period, the oldest first.
+    pub ages_ns: Vec<u64>,
+    /// End of the period, nanoseconds since the Unix epoch.
+    pub end_unix_ns: u64,
+}
 
 /// What the sampled blocks of a stack did in a period.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +45,8 @@ pub struct Blocks {
     pub row: Row,
     /// Ages of the held blocks, nanoseconds, with the bytes that each block stands for.
     pub ages: Vec<(u64, f64)>,
+    /// Blocks that were freed in the period, in a later slot than that of their allocation.
+    pub freed: Vec<Freed>,
 }
 
 impl Blocks {
@@ -34,18 +57,56 @@ impl Blocks {
         self.allocated.add(&other.allocated);
         self.row.add(&other.row);
         self.ages.extend_from_slice(&other.ages);
+        self.freed.extend_from_slice(&other.freed);
     }
 
     /// Raises the largest event of both sides: where rates have changed, the next event may have a
     /// rate without a sample.
     fn expect_next(&mut self, reference: &Reference) {
-        let [held, allocated] = [true, false].map(|held| reference.next_event(&self.row, held));
-        let next = held.max(allocated);
+        let next = self.next_event(reference);
         // A side without samples has room for what the samples of the other side stand for.
         for side in [&mut self.arrived, &mut self.departed].into_iter().filter(|of| of.samples > 0)
         {
             side.largest = side.largest.max(next);
         }
+    }
+
+    /// The most that the next event may stand for.
+    fn next_event(&self, reference: &Reference) -> f64 {
+        let [held, allocated] = [true, false].map(|held| reference.next_event(&self.row, held));
+        held.max(allocated)
+    }
+
+    /// What was held at each time, and at the end.
+    fn history(
+        &self,
+        times: &Times,
+        reference: &Reference,
+        now: &Estimate,
+        confidence: Confidence,
+    ) -> Vec<Held> {
+        let next = self.next_event(reference);
+        let unseen_bytes = reference.most_unseen(true);
+        let earlier = times.ages_ns.iter().map(|age_ns| {
+            let mut blocks = self.held_at(*age_ns);
+            if blocks.samples > 0 {
+                blocks.largest = blocks.largest.max(next);
+            }
+            let of = turnover::held(&blocks, unseen_bytes, confidence);
+            Held::new(times.end_unix_ns.saturating_sub(*age_ns), &of)
+        });
+        earlier.chain([Held::new(times.end_unix_ns, now)]).collect()
+    }
+
+    /// The blocks that were held at a border of time slots, `age_ns` before the end.
+    fn held_at(&self, age_ns: u64) -> Turnover {
+        let mut blocks = Turnover::default();
+        let still = self.ages.iter().filter(|(age, _)| *age > age_ns);
+        still.for_each(|(_, weight)| blocks.add_weight(*weight));
+        let freed = self.freed.iter();
+        let later = freed.filter(|of| of.allocated_age_ns > age_ns && of.freed_age_ns <= age_ns);
+        later.for_each(|of| blocks.add(&of.blocks));
+        blocks
     }
 
     /// The share of bytes allocated in the period that is held at its end; `None` if nothing was
@@ -78,8 +139,27 @@ impl Blocks {
     }
 }
 
-/// A stack, or all stacks, and its growth.
+/// The bytes held at one time, with the interval of this one number. `low ≤ value ≤ high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// The time, nanoseconds since the Unix epoch.
+    pub unix_ns: u64,
+    /// The estimate.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Held {
+    fn new(unix_ns: u64, of: &Estimate) -> Held {
+        Held { unix_ns, value: of.value, low: of.low, high: of.high }
+    }
+}
+
+/// A stack, or all stacks, and its growth.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Grown {
     /// The growth. A stack's bounds hold for all stacks at once; the bounds of all stacks together
     /// hold by themselves.
@@ -97,6 +177,8 @@ pub struct Grown {
     /// The share of bytes allocated in the period that is held at its end; `None` if nothing was
     /// allocated.
     pub kept: Option<Share>,
+    /// What was held at the beginning of the period, at some times in it, and at its end.
+    pub history: Vec<Held>,
 }
 
 impl Grown {
@@ -106,16 +188,19 @@ impl Grown {
         blocks: &Blocks,
         growth: Growth,
         reference: &Reference,
+        times: &Times,
         confidence: Confidence,
     ) -> Grown {
+        let held = of_row(&blocks.row, reference, Estimator::Weighted, confidence).inuse_space;
         Grown {
             growth,
             arrived: blocks.arrived.samples,
             departed: blocks.departed.samples,
-            held: of_row(&blocks.row, reference, Estimator::Weighted, confidence).inuse_space,
+            held,
             age: blocks.median_age(confidence),
             oldest_ns: blocks.ages.iter().map(|(age_ns, _)| *age_ns).max().unwrap_or(0),
             kept: blocks.kept(confidence),
+            history: blocks.history(times, reference, &held, confidence),
         }
     }
 
@@ -189,11 +274,12 @@ impl Ranking {
     /// Ranks stacks of which a sample arrived or departed; keeps `top` of them, 0 for all.
     ///
     /// `others` is the sum of the other stacks, which count only in the total. `reference`
-    /// describes the profile of what is held.
+    /// describes the profile of what is held. `times` are the times of the history.
     pub fn new(
         mut stacks: Vec<Blocks>,
         others: &Blocks,
         reference: &Reference,
+        times: &Times,
         confidence: Confidence,
         top: usize,
     ) -> Ranking {
@@ -214,7 +300,7 @@ impl Ranking {
         let mut total = others.clone();
         stacks.iter().for_each(|of| total.add(of));
         order.truncate(if top > 0 { top } else { order.len() });
-        let of = |blocks: &Blocks, growth| Grown::new(blocks, growth, reference, confidence);
+        let of = |blocks: &Blocks, growth| Grown::new(blocks, growth, reference, times, confidence);
         let ranked = order.iter().map(|(index, growth)| (*index, of(&stacks[*index], *growth)));
         Ranking {
             ranked: ranked.collect(),
@@ -260,7 +346,7 @@ mod tests {
 
     fn ranking(stacks: &[Blocks], top: usize) -> Ranking {
         let (others, confidence) = (Blocks::default(), Confidence::DEFAULT);
-        Ranking::new(stacks.to_vec(), &others, &reference(), confidence, top)
+        Ranking::new(stacks.to_vec(), &others, &reference(), &Times::default(), confidence, top)
     }
 
     #[test]
@@ -277,7 +363,7 @@ mod tests {
         let order: Vec<usize> = all.ranked.iter().map(|(index, _)| *index).collect();
         assert_eq!(order[..2], [1, 4]);
         assert_eq!(*order.last().unwrap(), 0, "the widest interval reaches lowest");
-        let (_, leak) = all.ranked[0];
+        let (_, leak) = &all.ranked[0];
         assert!((leak.growth.value / 38.0 - 100_050.0).abs() < 1.0, "{leak:?}");
         assert!(leak.is_growing() && leak.growth.low > 1e6 && leak.growth.high < 8e6, "{leak:?}");
         assert_eq!((leak.arrived, leak.departed, leak.held.samples), (40, 2, 45));
@@ -288,6 +374,41 @@ mod tests {
         assert_eq!((all.total.arrived, all.total.departed), (371, 322));
         assert!(ranking(&stacks, 2).ranked.iter().map(|(index, _)| *index).eq([1, 4]));
         assert_eq!(ranking(&stacks, 2).growing, 2);
+    }
+
+    /// The history ends with what is held, and its first number is that less the growth.
+    #[test]
+    fn the_history_leads_from_the_start_to_what_is_held() {
+        let sample = Sample::geometric(100, Rate::from_interval(100_000).unwrap());
+        let mut stack = blocks(0, 0, 0, 0);
+        // In a period of 10 s: held all along, allocated after 5 s, held and freed after 7 s,
+        // allocated after 2 s and freed after 4 s.
+        for age_s in [20, 5] {
+            stack.ages.push((age_s * 1_000_000_000, sample.bytes()));
+            stack.row.stratum(Stratum { process: 0, class: 4 }).add_live(&sample);
+        }
+        stack.arrived.add_sample(&sample);
+        stack.departed.add_sample(&sample);
+        for ages_s in [[12, 3], [8, 6]] {
+            let [allocated_age_ns, freed_age_ns] = ages_s.map(|age_s| age_s * 1_000_000_000);
+            let mut blocks = Turnover::default();
+            blocks.add_sample(&sample);
+            stack.freed.push(Freed { allocated_age_ns, freed_age_ns, blocks });
+        }
+        let ages_ns = [10, 7, 5, 4, 1].map(|age_s| age_s * 1_000_000_000).to_vec();
+        let times = Times { ages_ns, end_unix_ns: 60_000_000_000 };
+        let (others, confidence) = (Blocks::default(), Confidence::DEFAULT);
+        let of = Ranking::new(vec![stack], &others, &reference(), &times, confidence, 0);
+        let (_, grown) = &of.ranked[0];
+        let number = |of: &Held| (of.unix_ns / 1_000_000_000, (of.value / sample.bytes()).round());
+        let numbers: Vec<_> = grown.history.iter().map(number).collect();
+        let expected = [(50, 2.0), (53, 3.0), (55, 2.0), (56, 3.0), (59, 2.0), (60, 2.0)];
+        assert_eq!(numbers, expected);
+        let [first, last] = [&grown.history[0], &grown.history[5]];
+        assert_eq!(last.value, grown.held.value);
+        assert!((last.value - first.value - grown.growth.value).abs() < 1e-6, "{grown:?}");
+        assert!(grown.history.iter().all(|of| of.low <= of.value && of.value <= of.high));
+        assert!(first.high >= last.high && first.low <= last.low, "{first:?} {last:?}");
     }
 
     #[test]
@@ -309,7 +430,7 @@ mod tests {
         reference.interval_bytes = 1.0;
         let unseen = |reference: &Reference| {
             let (others, confidence) = (Blocks::default(), Confidence::DEFAULT);
-            Ranking::new(vec![], &others, reference, confidence, 0).unseen
+            Ranking::new(vec![], &others, reference, &Times::default(), confidence, 0).unseen
         };
         let one = unseen(&reference);
         assert!((one / (100_000.0 * 40f64.ln()) - 1.0).abs() < 1e-9, "{one}");
@@ -334,8 +455,9 @@ mod tests {
         let stack = || vec![blocks(20, 0, 0, 0)];
         let (mut reference, others) = (reference(), Blocks::default());
         let grown = |reference: &Reference| {
-            let ranking = Ranking::new(stack(), &others, reference, Confidence::DEFAULT, 0);
-            let (_, grown) = ranking.ranked[0];
+            let (times, confidence) = (Times::default(), Confidence::DEFAULT);
+            let ranking = Ranking::new(stack(), &others, reference, &times, confidence, 0);
+            let (_, grown) = &ranking.ranked[0];
             (grown.growth.high, grown.held.high)
         };
         let one = grown(&reference);

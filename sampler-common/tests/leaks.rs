@@ -5,7 +5,7 @@ mod common;
 
 use common::SplitMix;
 use sampler_common::estimate::{Confidence, Reference, Sample, Turnover};
-use sampler_common::leaks::{Blocks, Ranking};
+use sampler_common::leaks::{Blocks, Ranking, Times};
 use sampler_common::sampling::Rate;
 
 const INTERVAL: u64 = 64 << 10;
@@ -67,7 +67,8 @@ fn run(program: &[Stack], random: &mut SplitMix) -> Run {
         }
     }
     let reference = Reference { interval_bytes: INTERVAL as f64, ..Reference::default() };
-    let of = Ranking::new(stacks, &Blocks::default(), &reference, Confidence::DEFAULT, 0);
+    let (others, times) = (Blocks::default(), Times::default());
+    let of = Ranking::new(stacks, &others, &reference, &times, Confidence::DEFAULT, 0);
     let mut run = Run { falsely: false, missed: false, found: true };
     for (place, grown) in &of.ranked {
         let (index, truth) = truths[*place];

@@ -1,6 +1,6 @@
 //! Which of a program's functions grow, compared with the program's own counts.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sampler_tests::{Daemon, Truth, Workload, wait};
 use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -93,6 +93,21 @@ fn truths_are_within(json: &Value, before: &Truth, after: &Truth, names: &[&str]
     Ok(())
 }
 
+/// Checks that the history begins and ends with what the function held.
+fn history_is_within(of: &Value, before: &Truth, after: &Truth, name: &str) -> Result<()> {
+    let history = of["history"].as_array().context("no history")?;
+    let [first, .., last] = history.as_slice() else { bail!("{name}: {of}") };
+    for (at, truth) in [(first, before), (last, after)] {
+        let truth = truth.function(name)?.live.bytes as f64;
+        let [_, low, high] = interval(at)?;
+        ensure!(low <= truth && truth <= high, "{name}: {truth} is not in {low} to {high}");
+    }
+    let grown = interval(last)?[0] - interval(first)?[0];
+    let growth = interval(&of["growth"])?[0];
+    ensure!((grown - growth).abs() < 1.0, "{name}: {grown} by its history, else {growth}");
+    Ok(())
+}
+
 fn turn(workload: &mut Workload, how: &str) -> Result<Truth> {
     workload.child().send(how)?;
     workload.truth()
@@ -117,6 +132,9 @@ fn only_the_leak_is_named() -> Result<()> {
     ensure!(*leak == json["stacks"][0], "the leak is not the first: {json}");
     truths_are_within(&json, &filled, &leaked, &["leak", "steady", "cache"])?;
     ensure!(leak["kept"]["value"] == 1.0 && leak["went"] == 0, "{leak}");
+    for name in ["leak", "steady", "cache"] {
+        history_is_within(stack(&json, name)?, &filled, &leaked, name)?;
+    }
     let [kept, low, high] = interval(&stack(&json, "steady")?["kept"])?;
     // 2,000 blocks were allocated and 400 stayed.
     ensure!(low <= 0.2 && (0.2..0.5).contains(&high), "steady keeps {kept}, {low} to {high}");

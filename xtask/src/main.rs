@@ -13,6 +13,7 @@ mod fleet;
 mod fuzz;
 mod licences;
 mod linker;
+mod miri;
 mod newcomer;
 mod notices;
 mod package;
@@ -100,6 +101,8 @@ enum Verb {
         #[arg(long, value_name = "N", default_value_t = fuzz::SECONDS)]
         seconds: u32,
     },
+    /// Run the tests of lock-free tables and of shared code by Miri, if a toolchain has it
+    Miri,
     /// Collect the beginnings of allocators' functions from Debian's packages (fetches 60 MB)
     Prologues,
     /// Make a site of the documentation, by mdBook
@@ -218,6 +221,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Fuzz { targets, seconds } => fuzz::run(&workspace, &targets, seconds),
+        Verb::Miri => miri::run(&workspace),
         Verb::Demo => demo::run(&workspace),
         Verb::Newcomer => newcomer::run(&workspace),
         Verb::Book => book::build(&workspace),

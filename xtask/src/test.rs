@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use crate::steps::Steps;
 use crate::targets::{self, TestProgram};
 use crate::workspace::Workspace;
-use crate::{check, ebpf, fleet, fuzz, package, packages, preload, pythons, simulate};
+use crate::{check, ebpf, fleet, fuzz, miri, package, packages, preload, pythons, simulate};
 
 /// Number of slowest end-to-end files that are printed.
 const SLOWEST_PRINTED: usize = 12;
@@ -103,6 +103,11 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     steps.print();
     if selection.long && filter.is_empty() {
         fuzz::run(workspace, &[], fuzz::SECONDS)?;
+        // Not every nightly toolchain has Miri.
+        match miri::toolchain() {
+            Ok(_) => miri::run(workspace)?,
+            Err(error) => eprintln!("  NOT RUN    miri: {error}"),
+        }
     }
     end_to_end(&programs, selection, &filter)
 }

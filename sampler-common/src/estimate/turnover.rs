@@ -45,7 +45,7 @@
 //! at least 1 − α. A stack without a sample that arrived or departed is never listed.
 
 use super::difference::ends_of_difference;
-use super::{Confidence, Moments, Sample, Side};
+use super::{Confidence, Estimate, Moments, Sample, Side, weighted};
 
 /// Replaces π for a sample that is an event of a Poisson process: so small that 1 − π is 1.
 const POISSON_INCLUSION: f64 = 1e-12;
@@ -66,7 +66,11 @@ pub struct Turnover {
 impl Turnover {
     /// Adds a sampled block.
     pub fn add_sample(&mut self, sample: &Sample) {
-        let weight = sample.bytes();
+        self.add_weight(sample.bytes());
+    }
+
+    /// Adds a sampled block by what it stands for, bytes.
+    pub fn add_weight(&mut self, weight: f64) {
         self.add(&Turnover { samples: 1, sum: weight, squares: weight * weight, largest: weight });
     }
 
@@ -117,6 +121,15 @@ pub fn growth(
     let [low, high] =
         ends_of_difference(&departed.side(unseen_bytes), &arrived.side(unseen_bytes), confidence);
     Growth { value, low: low.min(value), high: high.max(value) }
+}
+
+/// The bytes of `blocks`, which were held at one time, with the interval of this one number.
+/// `unseen_bytes` is as in [`growth`].
+///
+/// Allocations count as chance, as in [`growth`]. So the interval is at least as wide as that of a
+/// live profile.
+pub fn held(blocks: &Turnover, unseen_bytes: f64, confidence: Confidence) -> Estimate {
+    weighted(&blocks.side(unseen_bytes).moments, unseen_bytes, confidence)
 }
 
 /// The confidence of each of `stacks` intervals that must hold at once with `confidence`

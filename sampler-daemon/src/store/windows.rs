@@ -21,7 +21,7 @@ mod slot;
 
 use super::epochs::Band;
 use super::{ClassTotals, Moves, ProcessId, RowKey, SizeCell, StackId};
-pub use departures::{CutShort, MAX_DEPARTED};
+pub use departures::{CutShort, Departure, MAX_DEPARTED};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
 use sampler_common::limits::CLASSES;

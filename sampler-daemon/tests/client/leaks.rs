@@ -3,7 +3,7 @@
 use super::mock::{Mock, PID};
 use super::sampler;
 use sampler_common::estimate::{Confidence, Reference, Sample, Stratum};
-use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking};
+use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking, Times};
 use sampler_common::profile::Line;
 use sampler_common::sampling::{Rate, class};
 use sampler_daemon::rpc::convert::leaks_to_wire;
@@ -27,17 +27,20 @@ pub(crate) fn answer(request: &GetLeaksRequest) -> v1::Leaks {
     let stacks = vec![blocks(20, 22), if none_grows { blocks(3, 4) } else { blocks(60, 2) }];
     let names = [["main", "turn_over", "malloc"], ["main", "keep_all", "malloc"]];
     let confidence = Confidence::new(request.confidence).unwrap();
-    let others = Blocks::default();
+    let end_unix_ns = 1_795_180_060_000_000_000;
+    let ages_ns = vec![50_000_000_000, 30_000_000_000, 10_000_000_000];
+    let (times, others) = (Times { ages_ns, end_unix_ns }, Blocks::default());
     let reference = Reference { interval_bytes: 524_288.0, ..Reference::default() };
-    let ranking = Ranking::new(stacks, &others, &reference, confidence, request.top as usize);
+    let top = request.top as usize;
+    let ranking = Ranking::new(stacks, &others, &reference, &times, confidence, top);
     let stacks = ranking.ranked.iter().map(|(index, grown)| {
         let line = |function: &str| Line { function: function.into(), ..Line::default() };
-        Leak { pid: PID, frames: names[*index].map(line).to_vec(), grown: *grown }
+        Leak { pid: PID, frames: names[*index].map(line).to_vec(), grown: grown.clone() }
     });
     let mut wire = leaks_to_wire(&Leaks {
         confidence,
         start_unix_ns: 1_795_180_000_000_000_000,
-        end_unix_ns: 1_795_180_060_000_000_000,
+        end_unix_ns,
         total: ranking.total,
         growing: ranking.growing,
         unseen: ranking.unseen,

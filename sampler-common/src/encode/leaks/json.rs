@@ -1,7 +1,7 @@
 //! The json form of growth. The keys are stable; `docs/formats.md` is the schema.
 
 use crate::estimate::{Median, Share};
-use crate::leaks::{Grown, Leak, Leaks};
+use crate::leaks::{Grown, Held, Leak, Leaks};
 use crate::profile::Line;
 use serde_json::{Map, Value, json};
 
@@ -33,6 +33,11 @@ fn stack(of: &Leak, seconds: f64) -> Value {
     Value::Object(object)
 }
 
+fn held(of: &Held) -> Value {
+    let Held { unix_ns, value, low, high } = of;
+    json!({ "unix_ns": unix_ns, "value": value, "low": low, "high": high })
+}
+
 fn grown(of: &Grown, seconds: f64) -> Map<String, Value> {
     let interval =
         |[value, low, high]: [f64; 3]| json!({ "value": value, "low": low, "high": high });
@@ -50,5 +55,6 @@ fn grown(of: &Grown, seconds: f64) -> Map<String, Value> {
     object.insert("age_ns".into(), json!({ "value": value, "low": low, "high": high }));
     object.insert("oldest_ns".into(), of.oldest_ns.into());
     object.insert("kept".into(), kept.unwrap_or(Value::Null));
+    object.insert("history".into(), of.history.iter().map(held).collect());
     object
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::encode::fixture;
 use crate::encode::text::layout::columns;
-use crate::estimate::{Confidence, Reference, Sample, Stratum, StratumTotals};
-use crate::leaks::{Blocks, Leak, Leaks, Ranking};
+use crate::estimate::{Confidence, Reference, Sample, Stratum, StratumTotals, Turnover};
+use crate::leaks::{Blocks, Freed, Leak, Leaks, Ranking, Times};
 use crate::profile::{Kind, Line, Profile};
 use crate::sampling::{Design, Rate, Strategy};
 
@@ -21,6 +21,12 @@ fn leaks(profile: &Profile, counts: &[[u64; 3]]) -> Leaks {
             (0..*arrived).for_each(|_| of.arrived.add_sample(&sample));
             (0..*departed).for_each(|_| of.departed.add_sample(&sample));
             (0..arrived + passed).for_each(|_| of.allocated.add_sample(sample.bytes()));
+            for index in 0..*departed {
+                let mut blocks = Turnover::default();
+                blocks.add_sample(&sample);
+                let freed_age_ns = index * 300_000_000;
+                of.freed.push(Freed { allocated_age_ns: 90_000_000_000, freed_age_ns, blocks });
+            }
             for index in 0..*arrived + 3 {
                 of.row.stratum(STRATUM).add_live(&sample);
                 of.ages.push((index * 1_300_000_000 + 5, sample.bytes()));
@@ -39,16 +45,19 @@ fn leaks(profile: &Profile, counts: &[[u64; 3]]) -> Leaks {
     let interval_bytes = fixture::INTERVAL_BYTES as f64;
     let strata = [(STRATUM, totals)].into();
     let reference = Reference { strata, interval_bytes, ..Reference::default() };
-    let ranking = Ranking::new(blocks, &Blocks::default(), &reference, Confidence::DEFAULT, 0);
+    let end_unix_ns = 1_790_000_060_000_000_000;
+    let ages_ns = (1..=15).rev().map(|age| age * 4_000_000_000).collect();
+    let (times, others) = (Times { ages_ns, end_unix_ns }, Blocks::default());
+    let ranking = Ranking::new(blocks, &others, &reference, &times, Confidence::DEFAULT, 0);
     let stacks = ranking.ranked.iter().map(|(index, grown)| {
         let stack = &profile.stacks[*index];
         let frames: Vec<Line> = profile.frames(stack).cloned().collect();
-        Leak { pid: stack.pid, frames, grown: *grown }
+        Leak { pid: stack.pid, frames, grown: grown.clone() }
     });
     Leaks {
         confidence: Confidence::DEFAULT,
         start_unix_ns: 1_790_000_000_000_000_000,
-        end_unix_ns: 1_790_000_060_000_000_000,
+        end_unix_ns,
         total: ranking.total,
         growing: ranking.growing,
         unseen: ranking.unseen,

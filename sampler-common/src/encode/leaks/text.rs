@@ -4,6 +4,7 @@
 use crate::encode::callers::callers;
 use crate::encode::comparison::text::{LABEL, percent, signed};
 use crate::encode::name::{self, base_name};
+use crate::encode::text::bars::bars;
 use crate::encode::text::layout::{columns, end, paragraph, wrapped};
 use crate::encode::text::short::short;
 use crate::estimate::{Growth, Median, Share, plus_minus};
@@ -176,7 +177,8 @@ fn entry(leak: &Leak, index: usize, of: &Leaks, width: usize) -> String {
     let samples = format!("samples   {} came and stayed, {departed}", grouped(*arrived));
     let kept = leak.grown.kept.map(kept);
     let held = format!("holds     {} {}", human_bytes(held.value), plus_minus(held));
-    for line in [Some(samples), kept, Some(held), age(&leak.grown)].into_iter().flatten() {
+    let lines = [Some(samples), kept, Some(held), history(&leak.grown), age(&leak.grown)];
+    for line in lines.into_iter().flatten() {
         out += &format!("{}{line}\n", " ".repeat(INDENT));
     }
     if index > 0 {
@@ -201,6 +203,13 @@ fn kept(of: Share) -> String {
     format!(
         "kept      {value:.decimals$}% ({low:.decimals$} … {high:.decimals$}%) of what it allocated in this time"
     )
+}
+
+/// `history   ▁▂▄▅▇█ what it held in this time`; `None` without any time but the end.
+fn history(of: &Grown) -> Option<String> {
+    let values = of.history.iter().map(|held| held.value);
+    let bars = bars(values);
+    (of.history.len() > 1).then(|| format!("history   {bars} what it held in this time"))
 }
 
 /// `age       half of it over 28.1 s (25.0 s … 31.2 s), the oldest 59.0 s`; `None` if nothing is

@@ -11,6 +11,7 @@
 //! estimate. A function's numbers are made from the summed rows of its stacks, never from their
 //! bounds.
 
+pub mod bars;
 pub mod functions;
 mod header;
 pub mod layout;

@@ -41,6 +41,7 @@ const FILES: &[File] = files! {
     "/held.js" SCRIPT "held.js",
     "/keys.js" SCRIPT "keys.js",
     "/leaks.js" SCRIPT "leaks.js",
+    "/line.js" SCRIPT "line.js",
     "/lifetimes.js" SCRIPT "lifetimes.js",
     "/unsupported.js" SCRIPT "unsupported.js",
     "/processes.js" SCRIPT "processes.js",

@@ -61,7 +61,7 @@ impl Worker {
 }
 
 /// Joins neighbouring slots into at most `most` windows of about equal length.
-fn joined(slots: &[[u64; 2]], most: usize) -> Vec<[u64; 2]> {
+pub(super) fn joined(slots: &[[u64; 2]], most: usize) -> Vec<[u64; 2]> {
     let (Some([first, _]), Some([_, last])) = (slots.first(), slots.last()) else {
         return Vec::new();
     };

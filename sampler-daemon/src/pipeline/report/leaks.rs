@@ -1,16 +1,17 @@
 //! Growth: from the live set and ended blocks to ranked stacks with names.
 
+use super::history::joined;
 use super::names::Names;
 use super::profile::{Located, located};
 use super::raw::RawFrame;
 use super::scope::Scope;
 use crate::pipeline::clock::Clocks;
 use crate::pipeline::worker::Worker;
-use crate::store::windows::Window;
+use crate::store::windows::{Departure, Window};
 use crate::store::{ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row};
-use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking};
+use sampler_common::leaks::{Blocks, Freed, Leak, Leaks, Ranking, Times};
 use sampler_common::note::{Growth, Note};
 use sampler_common::profile::{Kind, Line, Location};
 use sampler_common::units::utc;
@@ -18,6 +19,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A process that is attached within this time after its start has hardly any earlier block.
 const BORN: Duration = Duration::from_millis(100);
+
+/// Number of times before the end in the history of a stack.
+const HISTORY_TIMES: usize = 24;
 
 /// A request for growth.
 #[derive(Clone, Debug)]
@@ -47,6 +51,8 @@ pub struct RawLeaks {
     pub others: Blocks,
     /// The reference of estimates of held memory.
     pub reference: Reference,
+    /// The times of the history.
+    pub times: Times,
     /// Frames.
     pub frames: Vec<RawFrame>,
     /// Limits of what the numbers mean.
@@ -74,7 +80,7 @@ impl Worker {
         let clocks = self.clock.now();
         let over_ns = request.over_ns.unwrap_or_else(|| self.duration_ns(&chosen) / 2);
         let mut since_ns = clocks.now_ns.saturating_sub(over_ns);
-        let (window, stacks) = loop {
+        let (window, stacks, others) = loop {
             match self.blocks_since(since_ns, clocks, &chosen) {
                 Ok(found) => break found,
                 // Without a requested time, the longest known time is used.
@@ -96,8 +102,9 @@ impl Worker {
             span_unix_ns: window.map(|at| clocks.to_unix(at)),
             stacks: Vec::new(),
             blocks: Vec::new(),
-            others: Blocks::default(),
+            others,
             reference: held.reference,
+            times: self.times(window, clocks),
             frames: Vec::new(),
             notes,
             request,
@@ -106,7 +113,8 @@ impl Worker {
         Ok(raw)
     }
 
-    /// The blocks of each stack since a border at or before `since_ns`, and the time of the border.
+    /// The blocks since a border at or before `since_ns`, and the time of the border: of each stack
+    /// that holds something or held something at the border, and of all other stacks.
     ///
     /// # Errors
     /// The earliest time since which ended blocks are known, if it is later than `since_ns`.
@@ -115,24 +123,35 @@ impl Worker {
         since_ns: u64,
         clocks: Clocks,
         chosen: &[ProcessId],
-    ) -> Result<([u64; 2], ByStack), u64> {
+    ) -> Result<([u64; 2], ByStack, Blocks), u64> {
         let now_ns = clocks.now_ns;
         let window = self.ingest.windows.between(since_ns, now_ns, now_ns);
         let window = window.map_err(|error| error.oldest_ns)?;
         let departed = window.departed().map_err(|cut| cut.whole_since_ns)?;
-        let mut stacks = ByStack::default();
-        for (key, departed) in departed.iter().filter(|((process, _), _)| chosen.contains(process))
-        {
-            stacks.entry(*key).or_default().departed.add(departed);
+        let departed: Vec<Departure> = departed.filter(|of| chosen.contains(&of.process)).collect();
+        let (mut stacks, mut others) = (ByStack::default(), Blocks::default());
+        for of in departed.iter().filter(|of| of.allocated_ns < window.start_ns) {
+            stacks.entry((of.process, of.stack)).or_default().departed.add(&of.blocks);
         }
         self.add_live(&mut stacks, &window, now_ns, chosen);
-        for (key, row) in window.rows() {
-            // Stacks of which nothing stayed or departed are not reported.
-            if let Some(blocks) = stacks.get_mut(&(key.process, key.stack)) {
-                blocks.allocated.add(&row.weights());
-            }
+        for of in departed {
+            let [allocated_age_ns, freed_age_ns] =
+                [of.allocated_ns, of.freed_ns].map(|at_ns| now_ns.saturating_sub(at_ns));
+            let stack = stacks.get_mut(&(of.process, of.stack)).unwrap_or(&mut others);
+            stack.freed.push(Freed { allocated_age_ns, freed_age_ns, blocks: of.blocks });
         }
-        Ok(([window.start_ns, now_ns], stacks))
+        for (key, row) in window.rows().filter(|(key, _)| chosen.contains(&key.process)) {
+            let stack = stacks.get_mut(&(key.process, key.stack)).unwrap_or(&mut others);
+            stack.allocated.add(&row.weights());
+        }
+        Ok(([window.start_ns, now_ns], stacks, others))
+    }
+
+    /// The times of a history: borders of time slots, the first of which is the window's start.
+    fn times(&self, [start_ns, now_ns]: [u64; 2], clocks: Clocks) -> Times {
+        let slots = joined(&self.ingest.windows.borders(start_ns, now_ns), HISTORY_TIMES);
+        let ages = slots.iter().map(|[start_ns, _]| now_ns.saturating_sub(*start_ns));
+        Times { ages_ns: ages.collect(), end_unix_ns: clocks.to_unix(now_ns) }
     }
 
     fn add_live(&self, stacks: &mut ByStack, window: &Window, now_ns: u64, chosen: &[ProcessId]) {
@@ -202,8 +221,8 @@ pub(in crate::pipeline) fn unix_ns(time: SystemTime) -> u64 {
 pub async fn assemble_leaks(mut raw: RawLeaks, names: &Names) -> Result<Leaks, String> {
     let LeaksRequest { confidence, top, .. } = raw.request;
     let (blocks, others) = (std::mem::take(&mut raw.blocks), std::mem::take(&mut raw.others));
-    let reference = std::mem::take(&mut raw.reference);
-    let rank = move || Ranking::new(blocks, &others, &reference, confidence, top);
+    let (reference, times) = (std::mem::take(&mut raw.reference), std::mem::take(&mut raw.times));
+    let rank = move || Ranking::new(blocks, &others, &reference, &times, confidence, top);
     let ranking = tokio::task::spawn_blocking(rank);
     let ranking = ranking.await.map_err(|_| "the daemon is shutting down")?;
     // Only shown stacks get names.
@@ -225,7 +244,7 @@ pub async fn assemble_leaks(mut raw: RawLeaks, names: &Names) -> Result<Leaks, S
     };
     let stacks = ranking.ranked.iter().map(|(index, grown)| {
         let (pid, frames) = &raw.stacks[*index];
-        Leak { pid: *pid, frames: lines(frames), grown: *grown }
+        Leak { pid: *pid, frames: lines(frames), grown: grown.clone() }
     });
     Ok(Leaks {
         confidence,

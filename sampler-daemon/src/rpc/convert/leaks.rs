@@ -4,7 +4,7 @@ use super::from_wire::{Within, each};
 use super::number::number;
 use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimate, Growth, Median, Method, Share};
-use sampler_common::leaks::{Grown, Leak, Leaks};
+use sampler_common::leaks::{Grown, Held, Leak, Leaks};
 use sampler_common::note::Note;
 use sampler_common::profile::Line;
 
@@ -44,7 +44,13 @@ fn to_wire(of: &Grown) -> v1::Grown {
         age: Some(v1::Median { value_ns: of.age.value, low_ns: of.age.low, high_ns: of.age.high }),
         oldest_ns: of.oldest_ns,
         kept: of.kept.and_then(|kept| interval(kept.value, kept.low, kept.high)),
+        history: of.history.iter().map(held_to_wire).collect(),
     }
+}
+
+fn held_to_wire(of: &Held) -> v1::HeldAt {
+    let Held { unix_ns, value, low, high } = *of;
+    v1::HeldAt { unix_ns, held: Some(v1::Interval { value, low, high }) }
 }
 
 /// Growth from the protocol, checked. The error is one line for people.
@@ -96,6 +102,10 @@ fn from_wire(of: Option<v1::Grown>, confidence: Confidence) -> Result<Grown, Str
         },
         oldest_ns: of.oldest_ns,
         kept: kept.map(|(value, low, high)| Share { value, low, high }),
+        history: each(of.history, "time of the history", |of| {
+            let (value, low, high) = interval(of.held)?;
+            Ok(Held { unix_ns: of.unix_ns, value, low, high })
+        })?,
     })
 }
 

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use sampler_common::estimate::Turnover;
 
 /// A process, a stack, and the start of the slot in which the blocks were allocated.
-type Key = (ProcessId, StackId, u64);
+pub(super) type Key = (ProcessId, StackId, u64);
 
 /// Blocks that were freed in a slot.
 #[derive(Default)]
@@ -81,12 +81,8 @@ impl Departed {
         self.cells.keys().map(|(process, stack, _)| (*process, *stack))
     }
 
-    /// Blocks that were allocated before `start_ns`.
-    pub(super) fn older_than(
-        &self,
-        start_ns: u64,
-    ) -> impl Iterator<Item = ((ProcessId, StackId), &Turnover)> {
-        let cells = self.cells.iter().filter(move |((_, _, arrived_ns), _)| *arrived_ns < start_ns);
-        cells.map(|((process, stack, _), blocks)| ((*process, *stack), blocks))
+    /// All cells.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Turnover)> {
+        self.cells.iter()
     }
 }

@@ -8,7 +8,6 @@
 
 use super::{SLOT_NS, Slot, Window, Windows};
 use crate::store::{LiveSample, ProcessId, StackId};
-use rustc_hash::FxHashMap;
 use sampler_common::estimate::Turnover;
 
 /// Maximum number of cells (stack, slot of allocation, slot of free): about 14 MiB.
@@ -19,6 +18,21 @@ pub const MAX_DEPARTED: usize = 128 * 1024;
 pub struct CutShort {
     /// Start of the time whose frees are complete.
     pub whole_since_ns: u64,
+}
+
+/// Blocks of a stack that were freed in a slot of time, and were allocated in an earlier slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Departure {
+    /// The process that allocated.
+    pub process: ProcessId,
+    /// The stack that allocated.
+    pub stack: StackId,
+    /// Start of the slot of the allocation.
+    pub allocated_ns: u64,
+    /// Start of the slot of the free.
+    pub freed_ns: u64,
+    /// The blocks.
+    pub blocks: Turnover,
 }
 
 impl Windows {
@@ -68,21 +82,28 @@ impl Windows {
 }
 
 impl Window<'_> {
-    /// Blocks that were held when the window began and were freed in it, by process and stack.
+    /// Blocks that were freed in the window, in a later slot than that of their allocation. Cells
+    /// of one stack may be repeated.
     ///
     /// # Errors
     /// If some cells of the window were discarded.
-    pub fn departed(&self) -> Result<FxHashMap<(ProcessId, StackId), Turnover>, CutShort> {
+    pub fn departed(&self) -> Result<impl Iterator<Item = Departure>, CutShort> {
         if let Some(cut) = self.slots.iter().rev().find(|slot| slot.departed.is_cut()) {
             return Err(CutShort { whole_since_ns: whole_after(cut) });
         }
-        let mut sums: FxHashMap<(ProcessId, StackId), Turnover> = FxHashMap::default();
-        let cells = self.slots.iter().flat_map(|slot| slot.departed.older_than(self.start_ns));
-        for (key, blocks) in cells {
-            sums.entry(key).or_default().add(blocks);
-        }
-        Ok(sums)
+        Ok(self.slots.iter().flat_map(|slot| departures(slot)))
     }
+}
+
+fn departures(slot: &Slot) -> impl Iterator<Item = Departure> {
+    let freed_ns = slot.start_ns;
+    slot.departed.iter().map(move |((process, stack, allocated_ns), blocks)| Departure {
+        process: *process,
+        stack: *stack,
+        allocated_ns: *allocated_ns,
+        freed_ns,
+        blocks: *blocks,
+    })
 }
 
 /// The first border behind a slot. For the open slot, the border is expected after the shortest
@@ -94,6 +115,8 @@ fn whole_after(slot: &Slot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use sampler_common::estimate::Sample;
     use sampler_common::sampling::Rate;
     use sampler_common::wire::Space;
@@ -119,7 +142,14 @@ mod tests {
 
     fn departed(windows: &Windows, since: u64, now: u64) -> u64 {
         let window = windows.between(since * SECOND, now * SECOND, now * SECOND).unwrap();
-        window.departed().unwrap().values().map(|of| of.samples).sum()
+        earlier(&window)
+    }
+
+    /// Number of samples that were held when the window began and were freed in it.
+    fn earlier(window: &Window) -> u64 {
+        let departed = window.departed().unwrap();
+        let earlier = departed.filter(|of| of.allocated_ns < window.start_ns);
+        earlier.map(|of| of.blocks.samples).sum()
     }
 
     #[test]
@@ -151,12 +181,46 @@ mod tests {
         for since in [2990, 2500, 1200, 600] {
             let window = windows.between(since * SECOND, u64::MAX, 3000 * SECOND).unwrap();
             let start = window.start_ns / SECOND;
-            let gone: u64 = window.departed().unwrap().values().map(|of| of.samples).sum();
-            assert_eq!(gone, (3000 - start).min(70), "since {start}");
+            assert_eq!(earlier(&window), (3000 - start).min(70), "since {start}");
         }
         let sum: usize = windows.slots().map(|slot| slot.departed.len()).sum();
         assert_eq!(windows.departed().0, sum);
         assert!(sum < 600, "{sum} cells");
+    }
+
+    proptest! {
+        /// At every border of a window, the blocks that are still held and those that departed
+        /// later are the blocks that were held at that time.
+        #[test]
+        fn what_was_held_at_each_border_is_known(
+            blocks in vec((0u64..900, proptest::option::of(0u64..400)), 1..60),
+            since in 0u64..1000,
+        ) {
+            // Allocated in the middle of one second, freed in the middle of another.
+            let middle = |second: u64| second * SECOND + SECOND / 2;
+            let of = |(at, age): &(u64, Option<u64>)| (middle(*at), age.map(|age| middle(at + age)));
+            let blocks: Vec<(u64, Option<u64>)> = blocks.iter().map(of).collect();
+            let mut frees: Vec<(u64, u64)> =
+                blocks.iter().filter_map(|(at, freed)| Some(((*freed)?, *at))).collect();
+            frees.sort_unstable();
+            let (mut windows, now) = (Windows::new(0), 1300 * SECOND);
+            for (freed_ns, at_ns) in frees {
+                pass(&mut windows, freed_ns);
+                windows.add_departed(&live(StackId::LOST, at_ns), freed_ns);
+            }
+            pass(&mut windows, now);
+            let window = windows.between(since * SECOND, now, now).unwrap();
+            for [border, _] in windows.borders(window.start_ns, now) {
+                let still = blocks.iter().filter(|(at, freed)| freed.is_none() && *at < border);
+                let later = window.departed().unwrap();
+                let later = later.filter(|of| of.allocated_ns < border && of.freed_ns >= border);
+                let found = still.count() as u64 + later.map(|of| of.blocks.samples).sum::<u64>();
+                let is_held = |(at, freed): &&(u64, Option<u64>)| {
+                    *at < border && freed.is_none_or(|freed| freed > border)
+                };
+                prop_assert_eq!(found, blocks.iter().filter(is_held).count() as u64);
+            }
+        }
     }
 
     #[test]
@@ -169,8 +233,8 @@ mod tests {
         }
         assert_eq!(windows.departed().0, 8);
         let window = |since| windows.between(since * SECOND, u64::MAX, 13 * SECOND).unwrap();
-        assert_eq!(window(2).departed(), Err(CutShort { whole_since_ns: 5 * SECOND }));
-        assert_eq!(window(5).departed().unwrap().len(), 1);
+        assert_eq!(window(2).departed().err(), Some(CutShort { whole_since_ns: 5 * SECOND }));
+        assert_eq!(earlier(&window(5)), 8);
         // The bound does not affect allocations.
         assert!(windows.is_empty());
         let mut alone = Windows::new(0);
@@ -178,6 +242,6 @@ mod tests {
         alone.add_departed(&live(StackId::LOST, 0), SECOND);
         alone.add_departed(&live(StackId::TABLE_FULL, 0), SECOND);
         let window = alone.between(SECOND, u64::MAX, 2 * SECOND).unwrap();
-        assert_eq!(window.departed(), Err(CutShort { whole_since_ns: 2 * SECOND }));
+        assert_eq!(window.departed().err(), Some(CutShort { whole_since_ns: 2 * SECOND }));
     }
 }

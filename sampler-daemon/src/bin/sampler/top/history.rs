@@ -1,11 +1,10 @@
 //! The last values of a number, drawn in a few characters.
 
+use sampler_common::encode::text::bars::bars;
 use std::collections::VecDeque;
 
 /// Maximum number of kept values: the width of the widest column.
 const MAX_VALUES: usize = 64;
-/// The bars, from zero to the largest shown value.
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Values, one for each snapshot.
 #[derive(Clone, Debug, Default)]
@@ -21,17 +20,11 @@ impl History {
     }
 
     /// Draws the latest values in `columns` columns, the newest on the right. A missing value is a
-    /// blank. The largest shown value is a full bar. The bars show the shape; the number beside
-    /// them shows the size.
+    /// blank.
     pub(super) fn bars(&self, columns: usize) -> String {
         let shown = self.0.iter().skip(self.0.len().saturating_sub(columns));
-        let largest = shown.clone().fold(0.0, |largest: f64, value| largest.max(*value));
-        let bar = |value: &f64| {
-            let share = if largest > 0.0 { value / largest } else { 0.0 };
-            BARS[((share * 7.0).round() as usize).min(7)]
-        };
         let blanks = columns.saturating_sub(shown.len());
-        " ".repeat(blanks).chars().chain(shown.map(bar)).collect()
+        " ".repeat(blanks) + &bars(shown.copied())
     }
 }
 

@@ -2,6 +2,7 @@
 
 import { element } from "./dom.js";
 import * as format from "./format.js";
+import { line } from "./line.js";
 import { around, cell, draw, frames, soft } from "./stacks.js";
 
 export function leaks(answer, head, table) {
@@ -15,20 +16,22 @@ export function leaks(answer, head, table) {
     soft(`Any other stack may have grown by up to ${format.bytes(answer.most_missed)}.`),
     ...answer.notes.map(soft));
   const rows = answer.stacks.map((stack) => {
-    const { growth, held, age_ns, kept } = stack;
+    const { growth, held, age_ns, kept, history } = stack;
     const row = element("tr", { class: stack.growing ? "grown" : "chance" },
       around(changed(growth), ends(growth)),
       around(per(stack.bytes_per_second.value), `${per(stack.bytes_per_second.low)} … ${per(stack.bytes_per_second.high)}`),
       around(format.bytes(held.value), format.error(held, format.bytes)),
+      cell(history.length > 1 ? line(history, heldAt) : "–"),
       stack.oldest_ns > 0 ? around(age(age_ns.value), `oldest ${age(stack.oldest_ns)}`) : cell("–"),
       cell(kept ? format.share(kept.value, 1) : "–"),
       frames([...stack.frames].reverse().map(named), stack.site));
     Object.assign(row.dataset, { value: growth.value, low: growth.low, high: growth.high, pid: stack.pid, growing: stack.growing });
     return row;
   });
-  draw(table, ["Growth", "Rate", "Held", "Age (median)", "Kept of new"], rows);
+  draw(table, ["Growth", "Rate", "Held", "History", "Age (median)", "Kept of new"], rows);
 }
 
+const heldAt = ({ unix_ns, ...held }) => `${format.clock(unix_ns)}: ${format.interval(held, "space")} held`;
 const age = (ns) => (ns === null ? "–" : format.duration(ns));
 const changed = ({ value }) => format.signed(value, format.bytes);
 const ends = ({ low, high }) => `${format.signed(low, format.bytes)} … ${format.signed(high, format.bytes)}`;
