@@ -110,7 +110,7 @@ impl Collector {
         let draw = self.share.draw(&self.host, unix_ns);
         if self.share != Share::ALL && self.draw.is_none_or(|last| last.day != draw.day) {
             let not = if draw.is_drawn { "" } else { "not " };
-            let percent = 100.0 * draw.inclusion;
+            let percent = self.share.percent();
             tracing::info!(
                 "export: this host is {not}among the {percent} % that send stacks today"
             );

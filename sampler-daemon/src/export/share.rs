@@ -9,13 +9,13 @@ use sha2::{Digest as _, Sha256};
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// The probability that a host is drawn.
+/// The percentage of hosts that are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(f64);
 
 impl Share {
     /// All hosts.
-    pub const ALL: Share = Share(1.0);
+    pub const ALL: Share = Share(100.0);
 
     /// Parses a percentage above 0 %, at most 100 %.
     ///
@@ -24,9 +24,14 @@ impl Share {
     pub fn parse(text: &str) -> Result<Share, String> {
         let number = text.trim().strip_suffix('%').map(|number| number.trim().parse::<f64>());
         match number {
-            Some(Ok(percent)) if percent > 0.0 && percent <= 100.0 => Ok(Share(percent / 100.0)),
+            Some(Ok(percent)) if percent > 0.0 && percent <= 100.0 => Ok(Share(percent)),
             _ => Err("is no share of hosts (give 5% for example, at most 100%)".into()),
         }
+    }
+
+    /// The percentage, as it was given.
+    pub(super) fn percent(self) -> f64 {
+        self.0
     }
 
     /// Draws a host for the day of a moment.
@@ -39,7 +44,8 @@ impl Share {
         first.copy_from_slice(&hash.finalize()[..8]);
         // The top 53 bits are an exact fraction in [0, 1).
         let fraction = (u64::from_le_bytes(first) >> 11) as f64 / (1_u64 << 53) as f64;
-        Draw { inclusion: self.0, day, is_drawn: fraction < self.0 }
+        let inclusion = self.0 / 100.0;
+        Draw { inclusion, day, is_drawn: fraction < inclusion }
     }
 }
 

@@ -310,7 +310,9 @@ fn names_of_exported_tables_come_from_a_server() -> Result<()> {
     let named = answer(&server.url())?;
     ensure!(named["not_found"] == Value::Array(Vec::new()), "{named}");
     // At least the two functions and main.
-    ensure!(named["named"].as_u64() > Some(2) && named["written_files"] == 1, "{named}");
+    // One file a day, and two around midnight.
+    let written = named["written_files"].as_u64();
+    ensure!(named["named"].as_u64() > Some(2) && matches!(written, Some(1 | 2)), "{named}");
     let again = answer(&server.url())?;
     ensure!(again["named"] == 0 && again["written_files"] == 0, "{again}");
     if let Some(python) = fleet::python()? {

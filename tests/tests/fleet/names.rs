@@ -64,7 +64,9 @@ fn names_off_the_host_are_those_of_the_host() -> Result<()> {
     // No stack is lost meanwhile.
     ensure!(before.iter().any(|name| name.starts_with("edges") && name.contains("+0x")));
     let outcome = symbolize(folder)?;
-    ensure!(outcome["named"].as_u64() > Some(1) && outcome["written_files"] == 1, "{outcome}");
+    // One file a day, and two around midnight.
+    let written = outcome["written_files"].as_u64();
+    ensure!(outcome["named"].as_u64() > Some(1) && matches!(written, Some(1 | 2)), "{outcome}");
     ensure!(outcome["not_found"] == Value::Array(Vec::new()), "{outcome}");
     let found = of(folder)?;
     ensure!(found == expected, "{found:?} {expected:?} {outcome}");

@@ -114,6 +114,26 @@ fn promtool(served: &Served) -> Result<()> {
     Ok(())
 }
 
+/// A host outside of `--export-share` has a 0, and the exports have their counters.
+#[test]
+fn exports_are_counted() -> Result<()> {
+    for (share, is_drawn) in [("100%", 1.0), ("0.00000001%", 0.0)] {
+        let (workload, folder) = (Workload::edge(&["ticks"])?, tempfile::tempdir()?);
+        let destination = format!("parquet:{}", folder.path().display());
+        let export = ["--export", &destination, "--export-every", "1s", "--export-share", share];
+        let served = Served::start(&[workload.pid()], &export)?;
+        let labels = [("destination", destination.as_str()), ("outcome", "sent")];
+        let page = wait::until("an export", || {
+            let page = served.metrics()?;
+            Ok((page.value("sampler_export_requests_total", &labels)? > 0.0).then_some(page))
+        })?;
+        let reported = page.value("sampler_export_drawn", &[])?;
+        ensure!(reported == is_drawn, "{share}: {reported}");
+        served.daemon.stop()?;
+    }
+    Ok(())
+}
+
 /// Every counter and histogram only grows. The processes sum up to the totals, also when one has
 /// exited.
 #[test]

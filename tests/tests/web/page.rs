@@ -277,7 +277,8 @@ fn a_leak_and_lifetimes_are_shown() -> Result<()> {
     ensure!(head.contains("holds more and more") && head.contains("leak (leaks.c:"), "{head}");
     let [value, low, high] = numbers(&page, "#stacks tbody tr")?;
     ensure!(0.0 < low && low <= value && value <= high, "{value} is not in {low} to {high}");
-    let line = "return document.querySelector('#stacks tbody tr .line polyline').points.length";
+    let line =
+        "return document.querySelector('#stacks tbody tr .sparkline polyline').points.length";
     let points = page.run(line)?;
     ensure!(points.as_u64() >= Some(2), "a history of {points} points");
     let answer = served.json("/api/leaks")?;

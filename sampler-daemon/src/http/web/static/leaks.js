@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import * as format from "./format.js";
-import { line } from "./line.js";
+import { sparkline } from "./sparkline.js";
 import { around, cell, draw, frames, soft } from "./stacks.js";
 
 export function leaks(answer, head, table) {
@@ -20,15 +20,14 @@ export function leaks(answer, head, table) {
     const row = element("tr", { class: stack.growing ? "grown" : "chance" },
       around(changed(growth), ends(growth)),
       around(per(stack.bytes_per_second.value), `${per(stack.bytes_per_second.low)} … ${per(stack.bytes_per_second.high)}`),
-      around(format.bytes(held.value), format.error(held, format.bytes)),
-      cell(history.length > 1 ? line(history, heldAt) : "–"),
+      around(format.bytes(held.value), format.error(held, format.bytes), history.length > 1 ? sparkline(history, heldAt) : ""),
       stack.oldest_ns > 0 ? around(age(age_ns.value), `oldest ${age(stack.oldest_ns)}`) : cell("–"),
       cell(kept ? format.share(kept.value, 1) : "–"),
       frames([...stack.frames].reverse().map(named), stack.site));
     Object.assign(row.dataset, { value: growth.value, low: growth.low, high: growth.high, pid: stack.pid, growing: stack.growing });
     return row;
   });
-  draw(table, ["Growth", "Rate", "Held", "History", "Age (median)", "Kept of new"], rows);
+  draw(table, ["Growth", "Rate", "Held", "Age (median)", "Kept of new"], rows);
 }
 
 const heldAt = ({ unix_ns, ...held }) => `${format.clock(unix_ns)}: ${format.interval(held, "space")} held`;

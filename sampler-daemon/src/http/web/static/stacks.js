@@ -14,8 +14,8 @@ export function frames(names, site = "") {
 
 export const cell = (...parts) => element("td", { class: "number" }, ...parts);
 
-// A number, and its interval on a line of its own.
-export const around = (strong, interval) => cell(element("strong", {}, strong), element("span", { class: "interval" }, interval));
+// A number, its interval on a line of its own, and what else belongs to it.
+export const around = (strong, interval, ...more) => cell(element("strong", {}, strong), element("span", { class: "interval" }, interval), ...more);
 
 export const soft = (text) => element("p", { class: "soft" }, text);
 

@@ -4,14 +4,14 @@ const SPACE = "http://www.w3.org/2000/svg";
 const WIDTH = 96, HEIGHT = 28;
 
 // `points` are { unix_ns, value, low, high }; `say` describes a point.
-export function line(points, say) {
+export function sparkline(points, say) {
   const first = points[0].unix_ns, span = Math.max(points.at(-1).unix_ns - first, 1);
   const most = Math.max(...points.map((of) => of.value), 1);
   const x = (of) => (WIDTH * (of.unix_ns - first)) / span;
   // A wide interval leaves the picture.
   const y = (number) => HEIGHT - (HEIGHT - 2) * Math.min(number / most, 1.1);
   const at = (of, number) => `${x(of).toFixed(1)},${y(number).toFixed(1)}`;
-  return part("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "line", role: "img" },
+  return part("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "sparkline", role: "img" },
     part("title", {}, [points[0], points.at(-1)].map(say).join("; ")),
     part("polygon", { points: [...points.map((of) => at(of, of.high)), ...points.toReversed().map((of) => at(of, of.low))].join(" ") }),
     part("polyline", { points: points.map((of) => at(of, of.value)).join(" ") }));
