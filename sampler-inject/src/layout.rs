@@ -44,7 +44,9 @@ pub fn layout(
     entry: impl Fn(&str) -> Option<u64>,
 ) -> Result<Layout> {
     let code = allocator.code()?;
-    let elsewhere = [Code { address: allocator.code_address, bytes: code }];
+    let entries: Vec<u64> = allocator.functions.iter().map(|found| found.entry).collect();
+    let elsewhere =
+        prologue::jumps_to(&entries, Code { address: allocator.code_address, bytes: code });
     let has_entry = |found: &&Found| entry(found.name).is_some();
     let functions: Vec<&Found> = allocator.functions.iter().filter(has_entry).collect();
     let candidate = |found: &&Found| -> Result<Candidate> {

@@ -3,11 +3,12 @@
 # emulation, no KVM needed) with an initramfs that holds samplerd, sampler and two workloads, and
 # fails unless the numbers are the truth (see init).
 #
-#   tests/vm/run.sh [6.1|6.12]     default 6.1, which has neither multi nor session uprobes
+#   tests/vm/run.sh [6.1|6.12|sid]     default 6.1, which has neither multi nor session uprobes
 #
 # Needs a Debian machine with qemu-system-x86, busybox-static and cpio, a C compiler, and the programs
-# built before (cargo xtask build-ebpf && cargo build --release --bins). The kernel package is
-# downloaded into TARGET/vm and unpacked there; nothing is installed.
+# built before (cargo xtask build-ebpf && cargo xtask build-preload && cargo build --release --bins).
+# The kernel package is downloaded into TARGET/vm and unpacked there; nothing is installed, and the
+# machine's package lists stay unchanged.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,13 +18,14 @@ version=${1:-6.1}
 case $version in
 6.1) meta=linux-image-cloud-amd64 engine=perf refused="session multi" ;;
 6.12) meta=linux-image-6.12-cloud-amd64 engine=multi refused=session ;;
-*) echo "run.sh: kernel $version is unknown (try 6.1 or 6.12)" >&2; exit 2 ;;
+sid) meta=linux-image-cloud-amd64 engine=session refused= ;;
+*) echo "run.sh: kernel $version is unknown (try 6.1, 6.12 or sid)" >&2; exit 2 ;;
 esac
 for need in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio cc:gcc; do
     command -v "${need%%:*}" >/dev/null ||
         { echo "run.sh: ${need%%:*} is missing (apt-get install ${need##*:})" >&2; exit 2; }
 done
-for program in samplerd sampler; do
+for program in samplerd sampler sampler-inject libsampler_preload.so; do
     [ -x "$target/release/$program" ] ||
         { echo "run.sh: $target/release/$program is missing (cargo build --release --bins)" >&2; exit 2; }
 done
@@ -31,6 +33,21 @@ done
 mkdir -p "$target/vm/$version"
 cd "$target/vm/$version"
 if ! ls boot/vmlinuz-* >/dev/null 2>&1; then
+    if [ "$version" = sid ]; then
+        mkdir -p apt/lists/partial apt/archives/partial
+        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian sid main" >apt/sources.list
+        : >apt/status
+        cat >apt/apt.conf <<-END
+		Dir::State "$PWD/apt";
+		Dir::State::status "$PWD/apt/status";
+		Dir::Cache "$PWD/apt";
+		Dir::Etc::sourcelist "$PWD/apt/sources.list";
+		Dir::Etc::sourceparts "/dev/null";
+		APT::Sandbox::User "root";
+		END
+        export APT_CONFIG="$PWD/apt/apt.conf"
+        apt-get -qq update
+    fi
     package=$(apt-cache depends "$meta" | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
     [ -n "$package" ] || { echo "run.sh: no package $meta (apt-get update)" >&2; exit 2; }
     apt-get download "$package"
@@ -42,7 +59,8 @@ mkdir -p tree/bin tree/workload/dwarf tree/workload/fp tree/dev
 mknod tree/dev/console c 5 1 2>/dev/null || true
 cp "$(command -v busybox)" tree/bin/busybox
 ln -s busybox tree/bin/sh
-cp "$target/release/samplerd" "$target/release/sampler" tree/bin/
+cp "$target/release/samplerd" "$target/release/sampler" "$target/release/sampler-inject" \
+    "$target/release/libsampler_preload.so" tree/bin/
 for workload in edges truth budget; do
     # The flags of tests/src/build.rs.
     cc -O2 -g -fno-builtin -fno-optimize-sibling-calls "$root/tests/workloads/$workload.c" \
@@ -50,7 +68,7 @@ for workload in edges truth budget; do
 done
 cc -O2 -g -fno-builtin -fno-optimize-sibling-calls -fno-omit-frame-pointer \
     "$root/tests/workloads/edges.c" -o tree/workload/fp/edges -pthread -lm -ldl
-ldd tree/bin/samplerd tree/bin/sampler tree/workload/dwarf/* | awk '/\(0x/ && $(NF - 1) ~ "^/" { print $(NF - 1) }' | sort -u |
+ldd tree/bin/samplerd tree/bin/sampler tree/bin/sampler-inject tree/workload/dwarf/* | awk '/\(0x/ && $(NF - 1) ~ "^/" { print $(NF - 1) }' | sort -u |
     while read -r library; do
         mkdir -p "tree$(dirname "$library")"
         cp -L "$library" "tree$library"

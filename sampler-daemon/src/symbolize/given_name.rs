@@ -23,11 +23,14 @@ fn of_v8(name: &str) -> Option<Line> {
     let rest = rest.trim_start_matches(TIERS);
     let known = PLACES.iter().filter_map(|begin| rest.find(begin)).min();
     let (function, place) = rest.split_at(known.or_else(|| rest.rfind(' '))?);
-    let (place, _column) = place.trim_start().rsplit_once(':')?;
-    let (file, number) = place.rsplit_once(':')?;
+    let (place, last) = place.trim_start().rsplit_once(':')?;
+    let last: u32 = last.parse().ok()?;
+    // Node 18 writes the line, later versions the line and the column.
+    let before = place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
+    let (file, line) = before.unwrap_or((place, last));
     let function = if function.is_empty() { "(anonymous)" } else { function };
     let file = file.strip_prefix("file://").unwrap_or(file);
-    Some(Line { function: function.into(), file: file.into(), line: number.parse().ok()? })
+    Some(Line { function: function.into(), file: file.into(), line })
 }
 
 #[cfg(test)]
@@ -40,6 +43,14 @@ mod tests {
             ("JS:*parse /srv/my app.js:12:20", "parse", "/srv/my app.js", 12),
             ("JS:~get size file:///srv/a.mjs:7:3", "get size", "/srv/a.mjs", 7),
             ("LazyCompile:*alloc node:buffer:391:30", "alloc", "node:buffer", 391),
+            ("LazyCompile:~keepPreview /srv/a.js:10", "keepPreview", "/srv/a.js", 10),
+            (
+                "Function:^createUnsafeBuffer node:internal/buffer:1056",
+                "createUnsafeBuffer",
+                "node:internal/buffer",
+                1056,
+            ),
+            ("Eval:~ /srv/a.js:1", "(anonymous)", "/srv/a.js", 1),
             ("JS:^ /srv/a.js:20:13", "(anonymous)", "/srv/a.js", 20),
             ("JS:+'hot fn t2.js:1:15", "hot fn", "t2.js", 1),
         ] {

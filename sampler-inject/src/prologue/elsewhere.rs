@@ -7,6 +7,8 @@ use super::{Code, Function};
 
 /// Bytes from the entry on in which a place can lie: 16 instructions of at most 15 bytes.
 const REACH_BYTES: u64 = 16 * 15;
+/// Bytes of a conditional jump with a four-byte distance.
+const JUMP_BYTES: usize = 6;
 
 /// The lowest address of the function's beginning that is the target of a jump; `u64::MAX`: no jump
 /// leads there.
@@ -24,8 +26,32 @@ pub(super) fn lowest_jump_target(function: &Function, elsewhere: &[Code]) -> u64
     targets.filter(|target| is_inside(function, *target)).min().unwrap_or(u64::MAX)
 }
 
+/// The jumps in `code` that lead to the beginnings of the functions at `entries`, each as a piece of
+/// code.
+///
+/// A program may have hundreds of megabytes of code, and dozens of functions are searched in it. So
+/// the code is read once for all functions.
+pub fn jumps_to<'c>(entries: &[u64], code: Code<'c>) -> Vec<Code<'c>> {
+    let (Some(lowest), Some(highest)) = (entries.iter().min(), entries.iter().max()) else {
+        return Vec::new();
+    };
+    let span = highest - lowest + REACH_BYTES;
+    let is_beginning = |at: u64| entries.iter().any(|entry| is_behind(*entry, at));
+    let windows = code.bytes.windows(JUMP_BYTES).enumerate();
+    // Hardly any four bytes are a distance to these functions: this test comes first.
+    let near = windows.filter(|(at, window)| {
+        let to = distance_target(code, *at, window);
+        to.wrapping_sub(*lowest) < span && is_jump(window) && is_beginning(to)
+    });
+    near.map(|(at, bytes)| Code { address: code.address + at as u64, bytes }).collect()
+}
+
 fn is_inside(function: &Function, target: u64) -> bool {
-    target.checked_sub(function.entry).is_some_and(|offset| offset < REACH_BYTES)
+    is_behind(function.entry, target)
+}
+
+fn is_behind(entry: u64, target: u64) -> bool {
+    target.checked_sub(entry).is_some_and(|offset| offset < REACH_BYTES)
 }
 
 /// Targets of the jumps that are found by decoding from the entry on.
@@ -48,11 +74,19 @@ fn target(instruction: Instruction) -> Option<u64> {
 /// This search need not distinguish instructions from data. A jump with a distance of one byte does
 /// not leave its function.
 fn distances(code: Code) -> impl Iterator<Item = u64> {
-    code.bytes.windows(6).enumerate().filter_map(move |(at, window)| {
-        let (opcode, distance) = window.split_at(2);
-        let is_jump = opcode[1] == 0xe9 || opcode[0] == 0x0f && opcode[1] & 0xf0 == 0x80;
-        let distance = i32::from_le_bytes(distance.try_into().ok()?);
-        let next = code.address.wrapping_add(at as u64 + 6);
-        is_jump.then(|| next.wrapping_add_signed(i64::from(distance)))
-    })
+    let windows = code.bytes.windows(JUMP_BYTES).enumerate();
+    let jumps = windows.filter(|(_, window)| is_jump(window));
+    jumps.map(move |(at, window)| distance_target(code, at, window))
+}
+
+/// Whether six bytes end like a jump with a four-byte distance.
+fn is_jump(window: &[u8]) -> bool {
+    window[1] == 0xe9 || window[0] == 0x0f && window[1] & 0xf0 == 0x80
+}
+
+/// The target of such a jump, whose bytes begin `at` bytes behind the beginning of the code.
+fn distance_target(code: Code, at: usize, window: &[u8]) -> u64 {
+    let distance = i32::from_le_bytes([window[2], window[3], window[4], window[5]]);
+    let next = code.address.wrapping_add((at + JUMP_BYTES) as u64);
+    next.wrapping_add_signed(i64::from(distance))
 }

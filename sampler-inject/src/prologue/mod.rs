@@ -20,6 +20,7 @@ mod places;
 mod walk;
 
 pub use code::{Error, original, trampoline, trampoline_length};
+pub use elsewhere::jumps_to;
 pub use places::{places, places_with};
 
 /// One function of the target.

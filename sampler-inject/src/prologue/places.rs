@@ -24,8 +24,9 @@ pub fn places(function: &Function) -> Vec<HookPlace> {
 /// Places of a function, the best one first. A jump in the function or in `elsewhere` excludes its
 /// target and all places behind it.
 ///
-/// `elsewhere` should be the whole executable segment around the function: compilers move unlikely
-/// parts of a function far away from it.
+/// `elsewhere` should be the whole executable segment around the function, or the jumps that
+/// [`jumps_to`](super::jumps_to) finds in it: compilers move unlikely parts of a function far away
+/// from it.
 pub fn places_with(function: &Function, elsewhere: &[Code]) -> Vec<HookPlace> {
     let entered = lowest_jump_target(function, elsewhere);
     let (_, is_whole) = function.own();

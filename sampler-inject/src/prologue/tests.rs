@@ -219,6 +219,34 @@ proptest! {
         }
     }
 
+    /// The jumps that are found once for several functions exclude the places that the whole code
+    /// excludes.
+    #[test]
+    fn jumps_found_once_are_those_of_the_whole_code(
+        mut code in prop::collection::vec(
+            prop_oneof![Just(0x53_u8), Just(0x90), Just(0x0f), Just(0xe9), any::<u8>()],
+            600..700,
+        ),
+        entries in prop::collection::vec(0..300_u64, 1..4),
+        jumps in prop::collection::vec((300..590_usize, 0..3_usize, -20..260_i64, 0..3_usize), 0..12),
+    ) {
+        for (at, function, offset, opcode) in jumps {
+            let to = entries[function % entries.len()] as i64 + offset;
+            let distance = (to - (at as i64 + 6)) as i32;
+            let opcode = [[0x90, 0xe9], [0x0f, 0x84], [0x0f, 0x7f]][opcode];
+            code[at..at + 2].copy_from_slice(&opcode);
+            code[at + 2..at + 6].copy_from_slice(&distance.to_le_bytes());
+        }
+        let whole = Code { address: ENTRY, bytes: &code };
+        let entries: Vec<u64> = entries.iter().map(|entry| ENTRY + entry).collect();
+        let found = jumps_to(&entries, whole);
+        for entry in entries {
+            let bytes = &code[(entry - ENTRY) as usize..];
+            let function = Function { entry, bytes, size: Some(48), arguments: 1, is_free: false };
+            prop_assert_eq!(places_with(&function, &found), places_with(&function, &[whole]));
+        }
+    }
+
     /// Typical first instructions, in any order: behind each place, the trampoline restores the
     /// stack pointer.
     #[test]
