@@ -27,24 +27,24 @@ outcomes! {
     Sampled = "sampled",
     /// A followed call that returned NULL or an error: nothing was allocated.
     Failed = "failed",
-    /// A call that was refused for its arguments before it was charged (`calloc` overflow).
+    /// A call refused for its arguments (`calloc` overflow): it is in no total.
     Refused = "refused",
     /// A call that is left to the next probe its allocator hits (`realloc(NULL, n)` → `malloc`).
     Nested = "nested",
-    /// A sampled or followed call for which no pending entry was free.
+    /// A sampled or followed call that found no room in the table of calls that have not returned
+    /// yet.
     PendingFull = "pending_full",
     /// A sampled or followed call whose return was never seen: its thread has called again from the
     /// same place (`longjmp`).
     PendingReplaced = "pending_replaced",
     /// A sampled or followed call counted at its entry, because a return probe would kill its
-    /// thread (Syscall User Dispatch). The fate of its block is unknown.
+    /// thread (Syscall User Dispatch). What its block holds is not known.
     ReturnUnprobed = "return_unprobed",
     /// A return that belongs to a program image replaced by `execve`.
     StaleReturn = "stale_return",
     /// A sampled allocation whose record found no room in the ring: its stack is lost.
     RingFull = "ring_full",
-    /// A sampled allocation whose record found no room in the ring, and no cell was left to keep
-    /// its size and rate.
+    /// Like `ring_full`, and the table of lost sizes was full too: size and rate are lost.
     LostCellsFull = "lost_cells_full",
     /// A sampled allocation that found the live set full.
     LiveFull = "live_full",

@@ -2,12 +2,12 @@
 //!
 //! An interval of a difference is right for independent samples. Two profiles are independent if
 //! they are of different processes, or of different times. Two totals since attach of one process
-//! are not. All samples of the earlier total are in the later one, and the remaining samples alone
-//! tell what was allocated in between.
+//! are not independent: all samples of the earlier total are in the later one. The other samples of
+//! the later total alone tell what was allocated in between.
 //!
-//! If memory is *held* at two times, some blocks are in both profiles. Their sampling errors are
-//! the same on both sides and cancel. So intervals for independent samples are too wide and never
-//! too narrow: Var(b − a) = v_a + v_b − 2·cov, and blocks in both make cov ≥ 0.
+//! Two profiles of *held* memory have some blocks in common. The sampling errors of these blocks
+//! are the same on both sides and cancel. So intervals for independent samples are too wide, never
+//! too narrow: Var(b − a) = v_a + v_b − 2·cov, and common blocks make cov ≥ 0.
 
 use super::{CannotCompare, Question};
 use crate::profile::{Kind, Profile};
@@ -79,20 +79,20 @@ pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
     Ok(relation)
 }
 
-/// Which of the `made` profiles must be made again, and where it must end so that the two do not
-/// overlap. `None` if they do not overlap.
+/// If the `made` profiles overlap although the requested windows (since, until) do not, returns the
+/// index of the earlier profile and the time at which it must end when it is made again. Else
+/// `None`.
 ///
-/// Windows are rounded outward to time slots. So two windows that were requested (since, until)
-/// without an overlap may overlap in one slot.
+/// Windows are rounded outward to time slots. So two windows without an overlap may share a slot.
 pub fn parted(requested: [[u64; 2]; 2], made: [&Profile; 2]) -> Option<(usize, u64)> {
     let [[a_since, a_until], [b_since, b_until]] = requested;
-    let early = match (a_until <= b_since, b_until <= a_since) {
+    let earlier = match (a_until <= b_since, b_until <= a_since) {
         (true, _) => 0,
         (_, true) => 1,
         _ => return None,
     };
-    let [[_, meets], [begins, _]] = [span(made[early]), span(made[1 - early])];
-    (begins < meets).then_some((early, begins.max(1)))
+    let [[_, earlier_end], [later_start, _]] = [span(made[earlier]), span(made[1 - earlier])];
+    (later_start < earlier_end).then_some((earlier, later_start.max(1)))
 }
 
 /// Start and end of a profile, nanoseconds since the Unix epoch.
@@ -103,7 +103,8 @@ pub fn span(profile: &Profile) -> [u64; 2] {
     }
 }
 
-/// Whether samples are in both profiles.
+/// How the samples of two profiles relate. An error if it is unknown which samples are in both, or
+/// if the first profile is the later one.
 fn shared(question: &Question<'_>) -> Result<Relation, CannotCompare> {
     let Question { a, b, independent, .. } = *question;
     let (pids_a, pids_b) = (pids(a), pids(b));
@@ -118,26 +119,26 @@ fn shared(question: &Question<'_>) -> Result<Relation, CannotCompare> {
         return Ok(Relation::Shared);
     }
     let begin_together = start_a.abs_diff(start_b) <= TOLERANCE_NS;
-    if begin_together && end_a <= end_b && pids_a.is_subset(&pids_b) && begins_with(b, a) {
+    if begin_together && end_a <= end_b && pids_a.is_subset(&pids_b) && may_contain(b, a) {
         return Ok(Relation::Grown);
     }
     let (a_name, b_name) = (question.a_name.to_owned(), question.b_name.to_owned());
     let is_swapped =
-        begin_together && end_b < end_a && pids_b.is_subset(&pids_a) && begins_with(a, b);
+        begin_together && end_b < end_a && pids_b.is_subset(&pids_a) && may_contain(a, b);
     Err(match is_swapped {
         true => CannotCompare::Swapped { a: a_name, b: b_name },
         false => CannotCompare::Overlap { a: a_name, b: b_name, pid },
     })
 }
 
-/// The processes of a profile; 0 stands for several merged processes.
+/// The processes of a profile, without 0, which stands for several merged processes.
 fn pids(profile: &Profile) -> BTreeSet<u32> {
     let of_stacks = profile.stacks.iter().map(|stack| stack.pid);
     profile.pids.iter().copied().chain(of_stacks).filter(|pid| *pid != 0).collect()
 }
 
-/// Whether no stack of `earlier` has more samples than in `later`.
-fn begins_with(later: &Profile, earlier: &Profile) -> bool {
+/// Whether all samples of `earlier` may be in `later`: no stack has more of them in `earlier`.
+fn may_contain(later: &Profile, earlier: &Profile) -> bool {
     super::joined(earlier, later)
         .values()
         .all(|[[before, after], _]| before.samples <= after.samples)

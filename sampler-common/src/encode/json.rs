@@ -1,8 +1,8 @@
 //! The json format: everything that a profile holds, one object on one line.
 //!
 //! The keys are stable; `docs/formats.md` is the schema. Frames are whole function names, root
-//! first, inlined frames included. An infinite number (the upper end of a stride's estimate, its
-//! variance) is `null`.
+//! first, inlined frames included. json has no infinite numbers. So an infinite upper end or
+//! variance, as of strategy stride, is `null`.
 
 mod cost;
 mod read;
@@ -35,8 +35,8 @@ pub fn quantities(of: &Quantities) -> impl Serialize + use<> {
     QuantitiesObject::from(of)
 }
 
-/// Everything about a profile except its processes, its stacks and the reference of its estimates,
-/// in the form of the json format.
+/// A profile without its processes, its stacks and the reference of its estimates, in the form of
+/// the json format.
 pub fn head(profile: &Profile) -> Head<'_> {
     Head {
         kind: profile.kind.name(),

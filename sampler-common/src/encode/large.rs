@@ -1,4 +1,4 @@
-//! Tests every format with profiles of a size that real machines have.
+//! Tests of all formats with as many stacks, and as deep ones, as real machines have.
 
 use super::csv::Csv;
 use super::firefox::Firefox;
@@ -16,11 +16,12 @@ use crate::profile::{Kind, Location, Profile, Stack};
 use std::time::{Duration, Instant};
 
 const STACKS: usize = 100_000;
-/// A format takes about a second. Other tests run at the same time, and quadratic time takes
-/// minutes.
+/// A format takes about a second, and more while other tests run. A format whose time grows with
+/// the square of the stacks would take minutes.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-fn formats() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
+/// Formats whose time a test measures.
+fn timed() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
     vec![
         ("svg", Box::new(FlameGraph { measure: Measure::Space })),
         ("speedscope", Box::new(Speedscope)),
@@ -31,8 +32,8 @@ fn formats() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
     ]
 }
 
-/// Earlier formats, which no test here times.
-fn earlier() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
+/// Formats whose time no test measures.
+fn untimed() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
     vec![
         ("folded", Box::new(Folded)),
         ("jeprof", Box::new(Jeprof)),
@@ -41,7 +42,7 @@ fn earlier() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
     ]
 }
 
-/// `stacks` stacks of `depth` frames over 5,000 functions: they share their outer frames.
+/// A profile of `stacks` different stacks of `depth` frames each, over 5,000 functions.
 fn profile(stacks: usize, depth: usize) -> Profile {
     let mut profile = fixture::profile(Kind::Alloc);
     let lines = profile.locations[0].lines.clone();
@@ -55,12 +56,12 @@ fn profile(stacks: usize, depth: usize) -> Profile {
     let model = profile.stacks.clone();
     profile.stacks = (0..stacks)
         .map(|index| {
-            // 20 ways at each frame, until the index is used up.
-            let mut way = index as u64 + 1;
+            // The digits of the index to base 20 choose the functions of the outermost frames.
+            let mut digits = index as u64 + 1;
             let root_first = (0..depth).map(|level| {
-                let here = (way % 20) as u32 + level as u32 * 20;
-                way /= 20;
-                here % 5000
+                let function = (digits % 20) as u32 + level as u32 * 20;
+                digits /= 20;
+                function % 5000
             });
             let mut locations: Vec<u32> = root_first.collect();
             locations.reverse();
@@ -74,7 +75,7 @@ fn profile(stacks: usize, depth: usize) -> Profile {
 #[test]
 fn many_stacks_are_encoded_before_the_deadline() {
     let profile = profile(STACKS, 30);
-    for (name, format) in formats() {
+    for (name, format) in timed() {
         let start = Instant::now();
         let bytes = encoded(format.as_ref(), &profile);
         let took = start.elapsed();
@@ -86,11 +87,11 @@ fn many_stacks_are_encoded_before_the_deadline() {
 #[test]
 fn deep_stacks_do_not_recurse() {
     let profile = profile(50, 1000);
-    for (name, format) in formats().into_iter().chain(earlier()) {
-        // Recursion over frames would need a larger stack.
-        let small = std::thread::Builder::new().stack_size(256 << 10);
+    for (name, format) in timed().into_iter().chain(untimed()) {
+        // Recursion over frames would overflow this stack.
+        let thread = std::thread::Builder::new().stack_size(256 << 10);
         let encode = || encoded(format.as_ref(), &profile).len();
-        let bytes = std::thread::scope(|scope| small.spawn_scoped(scope, encode).unwrap().join());
+        let bytes = std::thread::scope(|scope| thread.spawn_scoped(scope, encode).unwrap().join());
         assert!(bytes.unwrap() > 1000, "{name}");
     }
 }
@@ -98,7 +99,7 @@ fn deep_stacks_do_not_recurse() {
 #[test]
 fn the_same_profile_gives_the_same_bytes() {
     for profile in [fixture::profile(Kind::Live), fixture::hostile(), profile(3000, 12)] {
-        for (name, format) in formats().into_iter().chain(earlier()) {
+        for (name, format) in timed().into_iter().chain(untimed()) {
             let first = encoded(format.as_ref(), &profile);
             assert!(first == encoded(format.as_ref(), &profile), "{name}");
         }

@@ -8,7 +8,7 @@ fn compared(a: &Profile, b: &Profile) -> Comparison {
     compare(&fixture::question(a, b)).unwrap()
 }
 
-/// Compares the fixture with a copy that lacks one stack.
+/// Compares the fixture with a copy that lacks one stack and is half as long.
 fn changed(kind: Kind) -> Comparison {
     let (a, mut b) = (fixture::profile(kind), fixture::profile(kind));
     b.stacks.remove(1);

@@ -35,7 +35,7 @@ pub(super) struct MomentsObject {
     pub(super) own: f64,
 }
 
-/// Reads a number; json has no infinite numbers, which are `null`.
+/// Reads a number. `null` stands for infinity, which json does not have.
 pub(super) fn or_infinite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
 }
