@@ -13,8 +13,9 @@ pub const FRAME_BYTES: usize = MAX_KERNEL_FRAMES * 8;
 
 const PAGE: usize = 4096;
 
-/// Returns the index of the smallest tier that holds the stack above `sp`, or of the largest tier
-/// allowed. `bytes` is the size of that stack if it is [known](crate::stack_bounds::known), else 0.
+/// Returns the index of the smallest size in [`SNAPSHOT_TIERS`] that holds the stack above `sp`, or
+/// of the largest size allowed. `bytes` is the size of that stack if it is
+/// [known](crate::stack_bounds::known), else 0.
 #[inline(always)]
 pub fn tier(sp: u64, bytes: u64) -> u64 {
     let largest = settings::largest_tier();
@@ -36,17 +37,17 @@ pub fn tier(sp: u64, bytes: u64) -> u64 {
     tier
 }
 
-/// Bytes of the largest tier allowed.
+/// The largest size allowed, in bytes.
 #[inline(always)]
 pub fn largest() -> usize {
     SNAPSHOT_TIERS[0] << (settings::largest_tier() & 7)
 }
 
-/// Whether the stack above `sp` has `bytes` bytes.
+/// Whether the stack above `sp` has at least `bytes` bytes.
 #[inline(always)]
 pub fn fills(sp: u64, bytes: usize) -> bool {
     let last = sp.wrapping_add(bytes as u64 - 8);
-    // SAFETY: reads user memory, and may fail: the stack then ends below.
+    // SAFETY: reads user memory, and may fail: the stack then ends before `last`.
     unsafe { bpf_probe_read_user(last as *const u64) }.is_ok()
 }
 
@@ -55,11 +56,13 @@ pub fn fills(sp: u64, bytes: usize) -> bool {
 ///
 /// `bytes` is the size of the stack if that is known, else 0. If it is 0, `fills` says whether the
 /// last of `N` bytes can be read. A failed read is expensive: the kernel takes a fault and clears
-/// the whole target. So only one read fails, and that of one page.
+/// the whole target. So a stack that does not fill `N` bytes is read page by page, and only the
+/// last read fails.
 #[inline(always)]
 pub fn copy<const N: usize>(sp: u64, stack: *mut u8, bytes: u64, fills: bool) -> u32 {
     if bytes != 0 {
-        // SAFETY: reads a local variable; volatile, so that the mask stays.
+        // SAFETY: reads a local variable. The read is volatile, so that the compiler keeps the mask,
+        // from which the verifier knows that `bytes` is at most N.
         let last = unsafe { core::ptr::read_volatile(&raw const bytes) }.wrapping_sub(1);
         let bytes = (last as u32 & (N as u32 - 1)) + 1;
         // SAFETY: `stack` has N bytes of reserved ring space; the helper may fail on the source.
@@ -91,8 +94,8 @@ pub fn copy<const N: usize>(sp: u64, stack: *mut u8, bytes: u64, fills: bool) ->
     done as u32
 }
 
-/// Writes return addresses by frame pointers, leaf first, beginning with the call's own. Returns
-/// their bytes.
+/// Writes return addresses found by frame pointers, leaf first, beginning with the call's own.
+/// Returns the number of bytes written.
 #[inline(always)]
 pub fn walk<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 {
     if frame.at_entry {
@@ -104,8 +107,8 @@ pub fn walk<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 
     if bytes < 0 { 0 } else { bytes as u32 }
 }
 
-/// At the entry, the walk begins with the function itself and misses the caller: no frame pointer
-/// leads to the caller's return address yet. Some kernels handle that case and insert the address.
+/// At the entry, the kernel's walk begins with the function itself and misses the caller: no frame
+/// pointer leads to the call's return address yet. Some kernels insert that address.
 #[inline(always)]
 fn walk_from_entry<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 {
     let mut first = [0u64; 2];

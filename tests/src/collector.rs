@@ -1,4 +1,5 @@
-//! A collector of OTLP profiles that reads the published messages, and misbehaves on request.
+//! A collector of OTLP profiles. It reads them by OpenTelemetry's published messages, and misbehaves
+//! on request.
 
 mod grpc;
 pub mod rules;
@@ -18,16 +19,16 @@ use std::time::Instant;
 /// How the collector answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerMode {
-    /// The collector takes everything.
+    /// The collector accepts everything.
     Take,
-    /// The collector takes nothing, and answers with this status. The second field is the
-    /// `Retry-After` time in seconds.
+    /// The collector accepts nothing, and answers with this status. The second field is the time of
+    /// `Retry-After` in seconds.
     Refuse(u16, Option<u64>),
     /// The collector answers with bytes that are no HTTP.
     Garbage,
     /// The collector closes the connection in the middle of the request.
     HangUp,
-    /// The collector takes everything, and closes the connection before it answers.
+    /// The collector accepts everything, and closes the connection before it answers.
     Swallow,
     /// The collector reads, and never answers.
     Silence,
@@ -36,11 +37,11 @@ pub enum AnswerMode {
 /// A request that the collector has read to its end.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Time of the request.
+    /// When the request was read.
     pub at: Instant,
     /// How the collector answered.
     pub mode: AnswerMode,
-    /// The first line.
+    /// The request line of HTTP.
     pub line: String,
     /// Headers, names in lower case.
     pub headers: BTreeMap<String, String>,
@@ -51,7 +52,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// The message.
+    /// The message, decoded and checked for its size.
     pub fn message(&self) -> Result<ExportProfilesServiceRequest> {
         if let Some(message) = &self.message {
             return Ok(message.clone());
@@ -79,7 +80,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts a collector that takes everything over HTTP.
+    /// Starts a collector that accepts everything over HTTP.
     pub fn start() -> Result<Collector> {
         let listener = TcpListener::bind("127.0.0.1:0").context("listen")?;
         let address = listener.local_addr()?;
@@ -95,7 +96,7 @@ impl Collector {
         Ok(Collector { address, scheme: "otlp+http", state })
     }
 
-    /// Starts a collector that takes everything over gRPC.
+    /// Starts a collector that accepts everything over gRPC.
     pub fn start_grpc() -> Result<Collector> {
         let state = State { mode: AnswerMode::Take, attempts: Vec::new(), received: Vec::new() };
         let state = Arc::new(Mutex::new(state));
@@ -132,7 +133,7 @@ impl Collector {
         self.with(|state| state.received.clone())
     }
 
-    /// The profiles that the collector took, each once, however often it was sent.
+    /// The profiles that the collector accepted, each once, however often it was sent.
     pub fn taken(&self) -> Result<Taken> {
         let mut taken = Taken::default();
         for received in self.received() {
@@ -143,7 +144,7 @@ impl Collector {
         Ok(taken)
     }
 
-    /// Waits until `holds` is true of the profiles that the collector took.
+    /// Waits until `holds` is true of the profiles that the collector accepted.
     pub fn taken_where(&self, what: &str, holds: impl Fn(&Taken) -> bool) -> Result<Taken> {
         wait::until(what, || Ok(Some(self.taken()?).filter(|taken| holds(taken))))
     }
@@ -211,7 +212,7 @@ pub struct TakenProfile {
     pub sample_type: String,
     /// The profile.
     pub profile: Profile,
-    /// Names of each sample's frames, leaf first, with its value.
+    /// Each sample: the names of its frames, leaf first, and its value.
     pub samples: Vec<(Vec<String>, i64)>,
 }
 
@@ -222,12 +223,12 @@ impl TakenProfile {
     }
 }
 
-/// The profiles that the collector took.
+/// The profiles that the collector accepted.
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
     /// Profiles, each once.
     pub profiles: Vec<TakenProfile>,
-    /// Number of profiles that were sent again.
+    /// How often a profile was sent again.
     pub repeated: usize,
     ids: HashSet<Vec<u8>>,
 }

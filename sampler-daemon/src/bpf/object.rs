@@ -1,12 +1,12 @@
 //! The compiled eBPF object, read a second time for the programs that aya cannot load.
 //!
-//! aya loads the object and makes its maps. aya's own `load` of a uprobe fixes the attach type. So
-//! the same bytes are parsed again, relocated against those maps, and loaded by `bpf(2)` with the
-//! engine's attach type.
+//! aya loads the object and makes its maps. But aya loads every uprobe program with one attach type,
+//! and each engine needs its own. So the same bytes are parsed again, relocated against those maps,
+//! and loaded by `bpf(2)` with the engine's attach type.
 //!
-//! The object's types (BTF) are loaded as well. With BTF, functions with external linkage are
-//! global functions to the verifier. The verifier checks a global function once, with arguments of
-//! any value, and not at every call.
+//! The object's types (BTF) are loaded as well. They tell the verifier which functions are global:
+//! those with external linkage. The verifier checks a global function once, with arguments of any
+//! value, and not at every call.
 
 use super::{sys, verifier};
 use anyhow::{Context as _, anyhow};
@@ -23,7 +23,7 @@ const TYPES: BtfFeatures = BtfFeatures::new(true, true, true, true, false, false
 /// The object with its maps relocated.
 pub struct ProgramText {
     object: Object,
-    /// The object's types.
+    /// Descriptor of the loaded types.
     types: OwnedFd,
 }
 

@@ -1,4 +1,4 @@
-//! Asks the worker for what was allocated since the last time, and for what is held now.
+//! Asks the worker (the event loop) what was allocated since the last window, and what is held now.
 
 use super::Settings;
 use super::builds::Builds;
@@ -23,8 +23,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
-/// Timeout for reading 8 KiB of a file. A file system that a user serves may never answer.
-const READING: Duration = Duration::from_secs(1);
+/// Timeout for reading the 8 KiB of a file that its `htlhash` covers. A FUSE file system may never
+/// answer.
+const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of remembered hashes.
 const MAX_HASHES: usize = 16 * 1024;
@@ -48,7 +49,7 @@ pub(super) struct Collector {
     held: bool,
     share: Share,
     host: String,
-    /// The last draw, which the log has.
+    /// The last draw. The log has the first draw of each day.
     draw: Option<Draw>,
     /// The border at which the last window ended.
     border: Option<Border>,
@@ -72,7 +73,7 @@ impl Collector {
         }
     }
 
-    /// Returns what was allocated since the last time, and what is held.
+    /// Returns what was allocated since the last window, and what is held now.
     pub(super) async fn next(&mut self) -> Result<Pushes, Stopped> {
         let mut pushes = Pushes { pushes: Vec::new(), uncovered: Duration::ZERO };
         let window = Scope { window: Some(RequestedWindow::After(self.border)), ..Scope::ALL };
@@ -83,12 +84,12 @@ impl Collector {
             self.border = Some(borders.end);
             let start_unix_ns = raw.window.map_or(0, |of| of.start_unix_ns);
             let duration_ns = raw.duration_ns;
-            // No time slot has ended yet. The next window has the same start.
+            // If no time slot has ended yet, there is no push, and the next window starts here.
             if borders.start < borders.end {
                 pushes.pushes.push(self.push(raw, start_unix_ns, duration_ns).await);
             }
         }
-        // A snapshot has no totals.
+        // A host that is not drawn sends totals only, and a snapshot has none.
         if self.held
             && self.draw_now().is_drawn
             && let Some(raw) = self.ask(Kind::Live, Scope::ALL).await?
@@ -99,13 +100,13 @@ impl Collector {
         Ok(pushes)
     }
 
-    /// Draws this host for today.
+    /// Says whether this host is drawn today.
     pub(super) fn draw_now(&mut self) -> Draw {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.draw(now.as_nanos() as u64)
     }
 
-    /// Draws this host for the day of a moment, and says so once a day.
+    /// Says whether this host is drawn for the day of a moment. Logs that once a day.
     fn draw(&mut self, unix_ns: u64) -> Draw {
         let draw = self.share.draw(&self.host, unix_ns);
         if self.share != Share::ALL && self.draw.is_none_or(|last| last.day != draw.day) {
@@ -134,6 +135,7 @@ impl Collector {
         Ok(answer.inspect_err(|why| tracing::warn!("export: {why}")).ok())
     }
 
+    /// Makes the push of a profile.
     async fn push(&mut self, mut raw: RawProfile, start_unix_ns: u64, duration_ns: u64) -> Push {
         let draw = self.draw(start_unix_ns);
         self.builds.learn(&raw);
@@ -143,21 +145,21 @@ impl Collector {
         }
         let now = Instant::now();
         let mut services: Vec<Attributes> = Vec::new();
-        let mut numbers: FxHashMap<Attributes, u32> = FxHashMap::default();
-        let of_process = raw.programs.iter().zip(&raw.pids).map(|(program, pid)| {
+        let mut indexes: FxHashMap<Attributes, u32> = FxHashMap::default();
+        let service_of_process = raw.programs.iter().zip(&raw.pids).map(|(program, pid)| {
             let build_id = self.builds.of(*pid, program);
             let attributes = self.services.of(program, build_id, now);
-            *numbers.entry(attributes).or_insert_with_key(|attributes| {
+            *indexes.entry(attributes).or_insert_with_key(|attributes| {
                 services.push(attributes.clone());
                 services.len() as u32 - 1
             })
         });
-        let of_process: Vec<u32> = of_process.collect();
-        let totals = totals(&raw, &of_process, services.len());
+        let service_of_process: Vec<u32> = service_of_process.collect();
+        let totals = totals(&raw, &service_of_process, services.len());
         let stacks = raw.rows.into_iter().filter_map(|row| {
             // All strata of a row belong to one process.
             let (stratum, _) = row.row.strata().next()?;
-            let service = of_process[stratum.process as usize];
+            let service = service_of_process[stratum.process as usize];
             Some(Stack { service, frames: row.frames, moments: row.row.total() })
         });
         let stacks = merged(stacks);
@@ -177,31 +179,31 @@ impl Collector {
         }
     }
 
-    /// Returns the places of frames, and the names that are looked up here.
+    /// Returns frames with their places in files, and with the names that are looked up here.
     async fn frames(&mut self, raw: &[RawFrame], files: &mut Files) -> Vec<Frame> {
         let mut frames = Vec::with_capacity(raw.len());
-        // Frames whose names are looked up here.
-        let (mut named, mut numbers) = (Vec::new(), Vec::new());
-        for (number, frame) in raw.iter().enumerate() {
+        // Frames whose names are looked up here, and their indexes.
+        let (mut named, mut indexes) = (Vec::new(), Vec::new());
+        for (index, frame) in raw.iter().enumerate() {
             let code = match frame {
                 RawFrame::Code(module, offset, _) => self.place(module, *offset, files).await,
                 RawFrame::Note(_) => None,
             };
             if code.is_none() || !self.is_left_to_server(frame) {
                 named.push(frame.clone());
-                numbers.push(number);
+                indexes.push(index);
             }
             frames.push(Frame { code, lines: Vec::new() });
         }
         let locations = locations(&named, &self.names).await;
-        for (number, location) in numbers.into_iter().zip(locations) {
-            frames[number].lines = location.lines;
+        for (index, location) in indexes.into_iter().zip(locations) {
+            frames[index].lines = location.lines;
         }
         frames
     }
 
-    /// Whether the receiver looks up the name of a frame in a file. Names of probed functions are
-    /// known without a look-up, and nobody else has the vdso.
+    /// Whether the receiver looks up the name of a frame. It does not look up probed functions, whose
+    /// names are known here, and code that is in no file, such as the vdso.
     fn is_left_to_server(&self, frame: &RawFrame) -> bool {
         let RawFrame::Code(module, _, None) = frame else { return false };
         let is_file = matches!(module.kind, ModuleKind::File(_) | ModuleKind::Closed);
@@ -221,19 +223,19 @@ impl Collector {
         let file =
             CodeFile { path: module.path.clone(), build_id: module.build_id.clone(), htlhash };
         let is_known = !file.build_id.is_empty() || !file.htlhash.is_empty();
-        is_known.then(|| (files.number(file), address))
+        is_known.then(|| (files.index(file), address))
     }
 }
 
-/// Returns the totals of services. `of_process` has the service of each process.
-fn totals(raw: &RawProfile, of_process: &[u32], services: usize) -> Vec<ServiceTotals> {
+/// Returns the totals of services.
+fn totals(raw: &RawProfile, service_of_process: &[u32], services: usize) -> Vec<ServiceTotals> {
     let nothing = match raw.request.kind {
         Kind::Alloc => Some((0, 0)),
         // What is held is not counted.
         Kind::Live | Kind::Peak | Kind::Mapped => None,
     };
     let mut totals = vec![ServiceTotals { processes: 0, exact: nothing }; services];
-    for (process, service) in (0..).zip(of_process) {
+    for (process, service) in (0..).zip(service_of_process) {
         let of = &mut totals[*service as usize];
         of.processes += 1;
         for (_, stratum) in raw.reference.strata_of(process) {
@@ -247,13 +249,14 @@ fn totals(raw: &RawProfile, of_process: &[u32], services: usize) -> Vec<ServiceT
 #[derive(Default)]
 struct Files {
     list: Vec<CodeFile>,
-    numbers: FxHashMap<CodeFile, u32>,
+    indexes: FxHashMap<CodeFile, u32>,
 }
 
 impl Files {
-    fn number(&mut self, file: CodeFile) -> u32 {
+    /// Returns the index of a file in the list, and adds the file if it is new.
+    fn index(&mut self, file: CodeFile) -> u32 {
         let next = self.list.len() as u32;
-        *self.numbers.entry(file).or_insert_with_key(|file| {
+        *self.indexes.entry(file).or_insert_with_key(|file| {
             self.list.push(file.clone());
             next
         })
@@ -276,7 +279,7 @@ impl Hashes {
             ModuleKind::File(file) => {
                 let file = Arc::clone(file);
                 let read = tokio::task::spawn_blocking(move || htlhash(&file).unwrap_or_default());
-                timeout(READING, read).await.map(Result::unwrap_or_default).unwrap_or_default()
+                timeout(HASH_TIMEOUT, read).await.map(Result::unwrap_or_default).unwrap_or_default()
             }
             _ => String::new(),
         };

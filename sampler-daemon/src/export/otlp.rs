@@ -1,5 +1,5 @@
-//! Pushes as bodies of OTLP requests. For HTTP the bodies are compressed; gRPC compresses by
-//! itself.
+//! Pushes as bodies of OTLP requests. The bodies are compressed for HTTP only, because gRPC
+//! compresses them itself.
 
 use super::outbox::{Body, compressed};
 use sampler_common::encode::otlp::{Request, requests};

@@ -1,4 +1,5 @@
-//! Newly appeared processes: each takes a slot in the kernel with its first allocation.
+//! Processes that join the profile by themselves: each takes a slot in the kernel with its first
+//! allocation. Also, which attached processes have ended.
 
 use super::config::AttachMode;
 use super::facts;
@@ -8,7 +9,7 @@ use crate::store::SamplingRecord;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 
-/// Reported of a process of which it is not known what was mapped.
+/// The blind spot of a process that ended before its mappings were read.
 const GONE: &str = "gone before it could be looked at: little more than its command name is known";
 
 impl Worker {
@@ -89,9 +90,9 @@ impl Worker {
         }
     }
 
-    /// Excludes the process in this slot from now on. Shared links stay in the process: it pays for
-    /// them, and with multi and perf probes each of its returns is probed.
-    /// Where such return probes can kill a process, there are no shared links
+    /// Excludes the process in this slot from now on. The process still runs into shared probes and
+    /// pays for them. With multi and perf probes, each of its allocating calls is probed at its
+    /// return too. Where such return probes can kill a process, there are no shared links
     /// ([`crate::inspect::hazard::check_shared`]).
     pub(super) fn exclude(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
@@ -108,12 +109,12 @@ impl Worker {
         }
     }
 
-    /// Slots of all processes.
+    /// Slots of all attached processes.
     pub(super) fn slots(&self) -> Vec<u32> {
         self.ingest.table.attached_slots()
     }
 
-    /// Those of `slots` whose process is gone.
+    /// Those of `slots` whose process has ended.
     pub(super) fn gone(&self, slots: &[u32]) -> Vec<u32> {
         let mut gone = Vec::new();
         let mut descriptors = Vec::new();

@@ -1,5 +1,5 @@
-//! How processes are sampled. The requested sampling, and the rates computed from exact totals,
-//! become designs in an eBPF map.
+//! How processes are sampled: designs in an eBPF map, made from the requested sampling, or from
+//! exact totals and the live set.
 //!
 //! Rates are computed from earlier data and act on later calls only, and every sample carries the
 //! design that it was charged at. So nothing here can bias an estimate.
@@ -14,30 +14,30 @@ use std::time::{Duration, Instant};
 
 /// Calls after which a Bernoulli strategy learns the mean size.
 pub(super) const LEARNING_CALLS: u64 = 1000;
-/// How often an interval that follows the program, and the rates of an adaptive strategy, are
+/// How often the interval for `--samples-per-second`, and the rates of the adaptive strategy, are
 /// computed anew.
 const RELEARN_PERIOD: Duration = Duration::from_secs(1);
-/// How often learning is checked with more than [`ALWAYS_LEARNED_PROCESSES`] processes.
+/// With more than [`ALWAYS_LEARNED_PROCESSES`] processes: how often it is checked what is due.
 const LEARN_PERIOD: Duration = Duration::from_millis(200);
-/// Up to this many processes, learning is checked in every turn.
+/// Up to this many processes, it is checked in every turn of the event loop what is due.
 const ALWAYS_LEARNED_PROCESSES: usize = 8;
-/// Share of the earlier sums that is kept at each turn: a memory of about ten seconds.
-const RECENT_WEIGHT: f64 = 0.9;
+/// Weight of the earlier sums at each update, so that sums cover about ten seconds.
+const EARLIER_WEIGHT: f64 = 0.9;
 /// An interval is changed when it is off by more than this factor.
 const TOLERANCE: f64 = 1.1;
 
-/// What has been learned of a process.
+/// What a process allocates and holds, as far as it is known.
 pub(super) struct Learning {
-    /// Exact totals when sampling was last asked for.
+    /// Exact totals when the sampling was last requested.
     start: SlotTotals,
-    /// Exact totals at the last turn.
+    /// Exact totals at the last update.
     last: SlotTotals,
-    turn: Instant,
-    /// Objects and bytes per second by size class, smoothed: sums with their own weight.
+    updated: Instant,
+    /// Allocated objects and bytes by size class: sums in which earlier updates weigh less.
     classes: [(f64, f64); CLASSES],
-    /// Live objects by size class, smoothed in the same way.
+    /// Live objects by size class, summed over the updates in the same way.
     live: [f64; CLASSES],
-    /// Seconds that the smoothed sums cover.
+    /// Seconds that the sums cover, in the same way.
     seconds: f64,
 }
 
@@ -46,25 +46,25 @@ impl Learning {
         Learning {
             start,
             last: start,
-            turn: Instant::now(),
+            updated: Instant::now(),
             classes: [(0.0, 0.0); CLASSES],
             live: [0.0; CLASSES],
             seconds: 0.0,
         }
     }
 
-    /// Adds the totals of one more turn, and the live objects at its end.
-    fn take_in(&mut self, now: SlotTotals, live: &[f64; CLASSES]) {
-        let seconds = self.turn.elapsed().as_secs_f64();
-        self.turn = Instant::now();
-        self.seconds = self.seconds * RECENT_WEIGHT + seconds;
+    /// Adds what was allocated since the last update, and the objects that are live now.
+    fn update(&mut self, now: SlotTotals, live: &[f64; CLASSES]) {
+        let seconds = self.updated.elapsed().as_secs_f64();
+        self.updated = Instant::now();
+        self.seconds = self.seconds * EARLIER_WEIGHT + seconds;
         let classes = self.classes.iter_mut().zip(&mut self.live).zip(live).enumerate();
         for (class, (((objects, bytes), held), live)) in classes {
             let more = |now: u64, last: u64| now.saturating_sub(last) as f64;
             *objects =
-                *objects * RECENT_WEIGHT + more(now.objects[class], self.last.objects[class]);
-            *bytes = *bytes * RECENT_WEIGHT + more(now.bytes[class], self.last.bytes[class]);
-            *held = *held * RECENT_WEIGHT + live;
+                *objects * EARLIER_WEIGHT + more(now.objects[class], self.last.objects[class]);
+            *bytes = *bytes * EARLIER_WEIGHT + more(now.bytes[class], self.last.bytes[class]);
+            *held = *held * EARLIER_WEIGHT + live;
         }
         self.last = now;
     }
@@ -121,9 +121,9 @@ impl Worker {
         Some(&self.ingest.processes.get(profiled.id).sampling)
     }
 
-    /// Learns from the exact totals and the live set, if a strategy needs it.
+    /// Computes intervals and rates from exact totals and the live set, where a strategy needs that.
     pub(super) fn adapt_sampling(&mut self) {
-        // With many processes each turn is expensive, and nothing waits for it.
+        // With many processes the check is expensive, and nothing waits for it.
         if self.ingest.table.all_attached().count() > ALWAYS_LEARNED_PROCESSES
             && self.learned.elapsed() < LEARN_PERIOD
         {
@@ -143,7 +143,7 @@ impl Worker {
                 self.learn_mean(slot);
             }
             let due = |attached: &super::attach::Attached| {
-                attached.learning.turn.elapsed() >= RELEARN_PERIOD
+                attached.learning.updated.elapsed() >= RELEARN_PERIOD
             };
             if follows && self.ingest.table.attached(slot).is_some_and(due) {
                 self.relearn(slot, &requested);
@@ -151,7 +151,7 @@ impl Worker {
         }
     }
 
-    /// The mean size of the first calls, once there are enough.
+    /// Puts the mean size of the first calls into force, once there are enough calls.
     fn learn_mean(&mut self, slot: u32) {
         let Some(attached) = self.ingest.table.attached(slot) else { return };
         let Ok(now) = self.kernel.totals.read(slot) else { return };
@@ -170,20 +170,20 @@ impl Worker {
         let Ok(now) = self.kernel.totals.read(slot) else { return };
         let live = self.live_objects(slot);
         let Some(attached) = self.ingest.table.attached_mut(slot) else { return };
-        attached.learning.take_in(now, &live);
+        attached.learning.update(now, &live);
         let learning = &attached.learning;
         if let Some(samples) = requested.samples_per_second {
             let wanted =
                 interval_for(samples * learning.seconds, requested.strategy, &learning.classes);
-            self.follow(slot, wanted);
+            self.adopt_interval(slot, wanted);
         }
         if requested.strategy == Strategy::Adaptive {
             self.adapt(slot);
         }
     }
 
-    /// Adopts an interval that differs enough from the one in force.
-    fn follow(&mut self, slot: u32, wanted: Option<u64>) {
+    /// Puts an interval into force if it differs enough from the one in force.
+    fn adopt_interval(&mut self, slot: u32, wanted: Option<u64>) {
         let (Some(wanted), Some(record)) = (wanted, self.sampling_of(slot)) else { return };
         let ratio = wanted as f64 / record.wanted_bytes as f64;
         if !(1.0 / TOLERANCE..=TOLERANCE).contains(&ratio) {
@@ -206,7 +206,7 @@ impl Worker {
         objects
     }
 
-    /// Rates by size class for the least variance of live bytes.
+    /// Sets rates by size class for the least variance of live bytes.
     fn adapt(&mut self, slot: u32) {
         let Some(attached) = self.ingest.table.attached(slot) else { return };
         let learning = &attached.learning;

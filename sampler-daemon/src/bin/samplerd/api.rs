@@ -9,7 +9,7 @@ use sampler_daemon::secret_file::{read_public, read_secret};
 use sampler_daemon::token::{Token, TokenFile};
 use std::path::{Path, PathBuf};
 
-/// Where the API's users come from.
+/// Options that say who may use the API.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct Api {
     /// Permissions of the Unix socket [default: 600]: who can write to it sees everything. Only root, and the owner of a process, may change how the
@@ -45,10 +45,10 @@ impl Api {
     pub(crate) fn contradiction(&self, address: &Address) -> Option<String> {
         let is_unix = matches!(address, Address::Unix(_));
         let files = self.tls_files();
-        let given = files.iter().filter(|(_, file)| file.is_some()).count();
-        let is_of_socket = self.socket_mode.is_some() || self.socket_group.is_some();
+        let tls_given = files.iter().filter(|(_, file)| file.is_some()).count();
+        let is_socket_option_given = self.socket_mode.is_some() || self.socket_group.is_some();
         match () {
-            () if is_of_socket && !is_unix => Some(format!(
+            () if is_socket_option_given && !is_unix => Some(format!(
                 "--socket-mode and --socket-group: {address} is no Unix socket (leave them out, or give --listen unix:PATH)"
             )),
             () if self.token_file.is_some() && !matches!(address, Address::Tcp(_)) => {
@@ -56,10 +56,10 @@ impl Api {
                     "--token-file: {address} needs no token (leave it out, or give --listen tcp:127.0.0.1:PORT)"
                 ))
             }
-            () if matches!(address, Address::Tls(_)) && given < files.len() => {
+            () if matches!(address, Address::Tls(_)) && tls_given < files.len() => {
                 Some(format!("{address}: give --tls-cert, --tls-key and --tls-client-ca"))
             }
-            () if !matches!(address, Address::Tls(_)) && given > 0 => Some(format!(
+            () if !matches!(address, Address::Tls(_)) && tls_given > 0 => Some(format!(
                 "--tls-cert, --tls-key and --tls-client-ca: {address} has no TLS (leave them out, or give --listen tls:ADDRESS:PORT)"
             )),
             () => None,
@@ -68,8 +68,8 @@ impl Api {
 
     /// Returns who can connect to the Unix socket.
     pub(crate) fn access(&self) -> Access {
-        let usual = if self.socket_group.is_some() { 0o660 } else { Access::OWNER.mode };
-        Access { mode: self.socket_mode.unwrap_or(usual), group: self.socket_group }
+        let default = if self.socket_group.is_some() { 0o660 } else { Access::OWNER.mode };
+        Access { mode: self.socket_mode.unwrap_or(default), group: self.socket_group }
     }
 
     /// What an address requires of clients. For a TCP address, a token is made and written to its
@@ -90,7 +90,7 @@ impl Api {
         Ok((Credentials::Token(token), Some(file)))
     }
 
-    /// The options of TLS with their files.
+    /// The options of TLS, each with its file.
     fn tls_files(&self) -> [(&'static str, Option<&PathBuf>); 3] {
         [
             ("--tls-cert", self.tls_cert.as_ref()),
@@ -99,7 +99,7 @@ impl Api {
         ]
     }
 
-    /// The certificates in the files of TLS.
+    /// Reads the certificates and the key from the files of the TLS options.
     fn certificates(&self) -> anyhow::Result<Credentials> {
         type Read = fn(&Path, &str) -> Result<String, String>;
         let read = |read: Read, (option, file): (&str, Option<&PathBuf>)| {

@@ -11,7 +11,7 @@ pub(in crate::bpf) struct SharedMemory {
     bytes: usize,
 }
 
-// SAFETY: all access goes through atomics (`atomic_u64`, `atomic_u32`), from any thread.
+// SAFETY: all access goes through atomics (`atomic_u64`, `atomic_u32`), which any thread may use.
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {

@@ -6,15 +6,15 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFE
 use axum::response::Response;
 use axum::routing::get;
 
-/// The page's content security policy: the page may load from and ask only the server that it came
-/// from.
+/// The content security policy: the page may load files from, and send requests to, only the server
+/// that it came from.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// A file.
+/// A file of the page, in the program itself.
 struct File {
     path: &'static str,
-    kind: &'static str,
+    content_type: &'static str,
     contents: &'static str,
 }
 
@@ -23,8 +23,12 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
 macro_rules! files {
-    ($($path:literal $kind:ident $name:literal,)*) => {
-        &[$(File { path: $path, kind: $kind, contents: include_str!(concat!("static/", $name)) },)*]
+    ($($path:literal $content_type:ident $name:literal,)*) => {
+        &[$(File {
+            path: $path,
+            content_type: $content_type,
+            contents: include_str!(concat!("static/", $name)),
+        },)*]
     };
 }
 
@@ -54,7 +58,7 @@ const FILES: &[File] = files! {
 /// Adds the files to a router.
 pub(super) fn with_files<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     FILES.iter().fold(router, |router, file| {
-        router.route(file.path, get(([(CONTENT_TYPE, file.kind)], file.contents)))
+        router.route(file.path, get(([(CONTENT_TYPE, file.content_type)], file.contents)))
     })
 }
 
@@ -73,10 +77,10 @@ pub(super) async fn guarded(answer: Response) -> Response {
 mod tests {
     use super::*;
 
-    /// Every file that a file names exists, and no file names another server.
+    /// Every file that a file of the page refers to exists, and no file refers to another server.
     #[test]
     fn web_files_refer_to_each_other_only() {
-        for File { path, contents, kind } in FILES {
+        for File { path, contents, content_type } in FILES {
             let quoted = contents.split(['"', '\'']).skip(1).step_by(2);
             for name in quoted.filter(|text| text.starts_with("./") && !text.contains(' ')) {
                 assert!(FILES.iter().any(|file| file.path == &name[1..]), "{path} names {name}");
@@ -99,7 +103,7 @@ mod tests {
             ] {
                 assert!(!contents.contains(wrong), "{path} has {wrong}");
             }
-            assert!(!kind.is_empty() && !contents.is_empty(), "{path}");
+            assert!(!content_type.is_empty() && !contents.is_empty(), "{path}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Conversion of growth to the protocol's form, and back.
+//! Converts growth into the protocol's messages, and back.
 
 use super::from_wire::{Within, each};
 use super::number::number;
@@ -8,7 +8,7 @@ use sampler_common::leaks::{Grown, Held, Leak, Leaks};
 use sampler_common::note::Note;
 use sampler_common::profile::Line;
 
-/// The protocol's form of growth.
+/// Growth as a message of the protocol.
 pub fn leaks_to_wire(of: &Leaks) -> v1::Leaks {
     let stacks = of.stacks.iter().map(|leak| v1::Leak {
         pid: leak.pid,
@@ -109,7 +109,7 @@ fn from_wire(of: Option<v1::Grown>, confidence: Confidence) -> Result<Grown, Str
     })
 }
 
-/// Ends of a growth interval may be below 0.
+/// Checks an interval, whose ends may be below 0: held memory may have shrunk.
 fn interval(of: Option<v1::Interval>) -> Result<(f64, f64, f64), String> {
     let v1::Interval { value, low, high } = of.ok_or("it is missing")?;
     match [value, low, high].iter().all(|of| of.is_finite()) && low <= value && value <= high {
