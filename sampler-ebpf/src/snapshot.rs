@@ -61,8 +61,8 @@ pub fn fills(sp: u64, bytes: usize) -> bool {
 #[inline(always)]
 pub fn copy<const N: usize>(sp: u64, stack: *mut u8, bytes: u64, fills: bool) -> u32 {
     if bytes != 0 {
-        // SAFETY: reads a local variable. The read is volatile, so that the compiler keeps the mask,
-        // from which the verifier knows that `bytes` is at most N.
+        // SAFETY: reads a local variable. The read is volatile, so that the compiler keeps the
+        // mask, from which the verifier knows that `bytes` is at most N.
         let last = unsafe { core::ptr::read_volatile(&raw const bytes) }.wrapping_sub(1);
         let bytes = (last as u32 & (N as u32 - 1)) + 1;
         // SAFETY: `stack` has N bytes of reserved ring space; the helper may fail on the source.

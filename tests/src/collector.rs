@@ -1,5 +1,5 @@
-//! A collector of OTLP profiles. It reads them by OpenTelemetry's published messages, and misbehaves
-//! on request.
+//! A collector of OTLP profiles. It decodes OpenTelemetry's published messages, and misbehaves on
+//! request.
 
 mod grpc;
 pub mod rules;

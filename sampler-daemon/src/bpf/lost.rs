@@ -20,8 +20,8 @@ impl LostCells {
         sys::entries(self.0.fd().as_fd(), zero)
     }
 
-    /// Removes and returns the cells of a slot. A sample that is lost meanwhile is in a returned cell
-    /// or in a new one.
+    /// Removes and returns the cells of a slot. A sample that is lost meanwhile is in a returned
+    /// cell or in a new one.
     pub fn take_slot(&mut self, slot: u32) -> io::Result<Vec<(LostKey, LostCell)>> {
         let mut taken = Vec::new();
         for (key, _) in self.read()?.into_iter().filter(|(key, _)| key.slot == slot) {

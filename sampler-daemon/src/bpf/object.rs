@@ -1,7 +1,7 @@
 //! The compiled eBPF object, read a second time for the programs that aya cannot load.
 //!
-//! aya loads the object and makes its maps. But aya loads every uprobe program with one attach type,
-//! and each engine needs its own. So the same bytes are parsed again, relocated against those maps,
+//! aya loads the object and makes its maps. But aya fixes the attach type of a uprobe program, and
+//! each engine needs its own. So the same bytes are parsed again, relocated against those maps,
 //! and loaded by `bpf(2)` with the engine's attach type.
 //!
 //! The object's types (BTF) are loaded as well. They tell the verifier which functions are global:

@@ -202,8 +202,8 @@ impl Collector {
         frames
     }
 
-    /// Whether the receiver looks up the name of a frame. It does not look up probed functions, whose
-    /// names are known here, and code that is in no file, such as the vdso.
+    /// Whether the receiver looks up the name of a frame. It does not look up probed functions,
+    /// whose names are known here, nor code that is in no file, such as the vdso.
     fn is_left_to_server(&self, frame: &RawFrame) -> bool {
         let RawFrame::Code(module, _, None) = frame else { return false };
         let is_file = matches!(module.kind, ModuleKind::File(_) | ModuleKind::Closed);

@@ -17,16 +17,17 @@ pub(super) const LEARNING_CALLS: u64 = 1000;
 /// How often the interval for `--samples-per-second`, and the rates of the adaptive strategy, are
 /// computed anew.
 const RELEARN_PERIOD: Duration = Duration::from_secs(1);
-/// With more than [`ALWAYS_LEARNED_PROCESSES`] processes: how often it is checked what is due.
+/// How often computations that are due are searched for, with more than
+/// [`ALWAYS_LEARNED_PROCESSES`] processes.
 const LEARN_PERIOD: Duration = Duration::from_millis(200);
-/// Up to this many processes, it is checked in every turn of the event loop what is due.
+/// Up to this many processes, the search is in every turn of the event loop.
 const ALWAYS_LEARNED_PROCESSES: usize = 8;
 /// Weight of the earlier sums at each update, so that sums cover about ten seconds.
 const EARLIER_WEIGHT: f64 = 0.9;
 /// An interval is changed when it is off by more than this factor.
 const TOLERANCE: f64 = 1.1;
 
-/// What a process allocates and holds, as far as it is known.
+/// What a process has lately allocated and held.
 pub(super) struct Learning {
     /// Exact totals when the sampling was last requested.
     start: SlotTotals,
@@ -121,9 +122,9 @@ impl Worker {
         Some(&self.ingest.processes.get(profiled.id).sampling)
     }
 
-    /// Computes intervals and rates from exact totals and the live set, where a strategy needs that.
+    /// Computes intervals and rates from exact totals and the live set, if a strategy needs that.
     pub(super) fn adapt_sampling(&mut self) {
-        // With many processes the check is expensive, and nothing waits for it.
+        // With many processes the search is expensive, and nothing waits for it.
         if self.ingest.table.all_attached().count() > ALWAYS_LEARNED_PROCESSES
             && self.learned.elapsed() < LEARN_PERIOD
         {
