@@ -29,7 +29,8 @@ outcomes! {
     Failed = "failed",
     /// A call refused for its arguments (`calloc` overflow): it is in no total.
     Refused = "refused",
-    /// A call that is left to the next probe its allocator hits (`realloc(NULL, n)` → `malloc`).
+    /// A call that another probe counts, because its allocator calls another probed function
+    /// (`realloc(NULL, n)` → `malloc`).
     Nested = "nested",
     /// A sampled or followed call that found no room in the table of calls that have not returned
     /// yet.

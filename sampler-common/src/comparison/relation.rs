@@ -79,9 +79,9 @@ pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
     Ok(relation)
 }
 
-/// If the `made` profiles overlap although the requested windows (since, until) do not, returns the
-/// index of the earlier profile and the time at which it must end when it is made again. Else
-/// `None`.
+/// How to part two profiles that overlap although their requested windows (since, until) do not.
+/// Returns the index of the earlier profile, and the time at which it must end when it is made
+/// again. `None` if nothing is to be done.
 ///
 /// Windows are rounded outward to time slots. So two windows without an overlap may share a slot.
 pub fn parted(requested: [[u64; 2]; 2], made: [&Profile; 2]) -> Option<(usize, u64)> {

@@ -2,7 +2,7 @@
 //! exact totals and the live set.
 //!
 //! Rates are computed from earlier data and act on later calls only, and every sample carries the
-//! design that it was charged at. So nothing here can bias an estimate.
+//! design of its own call. So nothing here can bias an estimate.
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
@@ -24,7 +24,7 @@ const LEARN_PERIOD: Duration = Duration::from_millis(200);
 const ALWAYS_LEARNED_PROCESSES: usize = 8;
 /// Weight of the earlier sums at each update, so that sums cover about ten seconds.
 const EARLIER_WEIGHT: f64 = 0.9;
-/// An interval is changed when it is off by more than this factor.
+/// An interval is changed only if it differs by more than this factor.
 const TOLERANCE: f64 = 1.1;
 
 /// What a process has lately allocated and held.

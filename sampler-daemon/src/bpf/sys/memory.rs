@@ -1,10 +1,10 @@
-//! Memory of a map, shared with the kernel.
+//! Memory of an eBPF map that samplerd and the kernel share.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// Memory of a map, shared with the kernel.
+/// A mapping of such memory.
 #[derive(Debug)]
 pub(in crate::bpf) struct SharedMemory {
     base: NonNull<u8>,

@@ -1,4 +1,4 @@
-//! Quantities: estimates with the moments that they were made from.
+//! Reads quantities: estimates with the moments that they were made from.
 
 use crate::estimate::{Confidence, Estimate, Method, Moments};
 use crate::profile::{Quantities, Quantity};
