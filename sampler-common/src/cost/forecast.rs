@@ -58,7 +58,7 @@ mod tests {
         let mut forecast = Forecast {
             seconds: 1.02,
             hits_per_second: 812_345.4,
-            spent_ns: Range::checked(4.12e8, 4.0e8, 4.24e8).ok(),
+            spent_ns: Some(Range { value: 4.12e8, low: 4.0e8, high: 4.24e8 }),
             injection: Injection::Possible,
         };
         assert_eq!(

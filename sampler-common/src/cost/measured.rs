@@ -1,11 +1,15 @@
-//! The price of one event, from batches of events.
+//! CPU time with its error: the price of one event, from batches of events, or a sum of prices.
+
+use super::Range;
+use crate::estimate::Confidence;
+use statrs::distribution::{ContinuousCDF as _, Normal};
 
 /// Fewest batches that give a price.
 const MIN_BATCHES: usize = 5;
 /// z of a two-sided interval of 95 %, for the order statistics.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// The mean cost of one event, with its variance.
+/// CPU time with its variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Nanoseconds of CPU time.
@@ -36,39 +40,16 @@ impl Measured {
         Some(Measured { ns: median, variance: error * error })
     }
 
-    /// The mean of several measurements of one price, some time apart; `None` without any.
-    ///
-    /// The variance is the larger of two: the variance between the measurements, because the
-    /// machine's speed changes, and the one that follows from their own variances.
-    pub fn pooled(measurements: &[Measured]) -> Option<Measured> {
-        let n = measurements.len() as f64;
-        if measurements.is_empty() {
-            return None;
-        }
-        let ns = measurements.iter().map(|measurement| measurement.ns).sum::<f64>() / n;
-        let own =
-            measurements.iter().map(|measurement| measurement.variance).sum::<f64>() / (n * n);
-        let between = match measurements.len() {
-            1 => 0.0,
-            _ => {
-                measurements.iter().map(|measurement| (measurement.ns - ns).powi(2)).sum::<f64>()
-                    / ((n - 1.0) * n)
-            }
-        };
-        Some(Measured { ns, variance: own.max(between) })
-    }
-
     /// Standard error, nanoseconds.
     pub fn error(&self) -> f64 {
         self.variance.sqrt()
     }
 
-    /// One of two prices, if it is unknown which: every price between them is equally likely.
-    pub(super) fn either(a: Measured, b: Measured) -> Measured {
-        Measured {
-            ns: (a.ns + b.ns) / 2.0,
-            variance: (a.variance + b.variance) / 4.0 + (a.ns - b.ns).powi(2) / 12.0,
-        }
+    /// The interval, normal: many batches and counts are behind it.
+    pub fn range(&self, confidence: Confidence) -> Range {
+        let z = -Normal::standard().inverse_cdf(confidence.alpha() / 2.0);
+        let half = z * self.error();
+        Range { value: self.ns, low: (self.ns - half).max(0.0), high: self.ns + half }
     }
 }
 
@@ -87,16 +68,5 @@ mod tests {
         assert!(measured.error() < 3.0 && calm.error() > 0.0, "{measured:?}");
         assert_eq!(Measured::of_batches(&quiet[..4]), None);
         assert_eq!(Measured::of_batches(&[f64::NAN; 9]), None);
-    }
-
-    #[test]
-    fn measurements_that_differ_widen_the_interval() {
-        let measurement = |ns| Measured { ns, variance: 1.0 };
-        assert_eq!(Measured::pooled(&[measurement(500.0)]), Some(measurement(500.0)));
-        let alike = Measured::pooled(&[measurement(500.0); 4]).unwrap();
-        assert_eq!(alike, Measured { ns: 500.0, variance: 0.25 });
-        let apart = Measured::pooled(&[measurement(400.0), measurement(600.0)]).unwrap();
-        assert_eq!(apart, Measured { ns: 500.0, variance: 10_000.0 });
-        assert_eq!(Measured::pooled(&[]), None);
     }
 }

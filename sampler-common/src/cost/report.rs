@@ -33,14 +33,13 @@ impl Report {
     /// the time in its probes alone, by more than the kernel's rounding for one process.
     pub fn share(&self) -> Option<Range> {
         let (spent, of) = (self.spent_ns?, self.processor_ns?);
-        let share = spent.share_of(of.value)?;
-        if spent.low > of.high || spent.low > MAX_PLAUSIBLE_RATIO * of.value {
+        if of.value <= 0.0 || spent.low > of.high || spent.low > MAX_PLAUSIBLE_RATIO * of.value {
             return None;
         }
+        let value = (spent.value / of.value).min(1.0);
         let high = if of.low > 0.0 { spent.high / of.low } else { f64::INFINITY };
-        let low = spent.low / of.high;
-        let value = share.value.min(1.0);
-        Some(Range { value, low: low.min(value), high: high.min(1.0).max(value) })
+        let low = (spent.low / of.high).min(value);
+        Some(Range { value, low, high: high.clamp(value, 1.0) })
     }
 
     /// The report in one sentence.

@@ -1,69 +1,38 @@
 //! The work of a process's probes: events by their price.
 
-use crate::counting::{Count, Counted};
-use crate::estimate::Confidence;
+use crate::counting::Count;
 use crate::wire::Role;
 
-/// The paths of a hit through the eBPF program, each with its own price.
+/// The ways of a hit through the eBPF programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Program {
-    /// `malloc` with malloc's own argument.
+    /// Allocating functions whose return can be probed.
     Malloc,
-    /// Other allocating functions.
-    Sized,
-    /// Throwing functions, of which only the entry is probed.
+    /// Allocating functions of which only the entry is probed: functions that can throw, and
+    /// `otel_memory:alloc` of processes that sample by themselves. They cost as much as [`Free`].
+    ///
+    /// [`Free`]: Program::Free
     New,
-    /// Freeing functions.
+    /// Freeing functions, and `otel_memory:free`.
     Free,
-    /// `otel_memory:alloc` of processes that sample by themselves.
-    OtelAlloc,
-    /// `otel_memory:free`
-    OtelFree,
 }
 
 impl Program {
-    /// Every path.
-    pub const ALL: [Program; 6] = [
-        Program::Malloc,
-        Program::Sized,
-        Program::New,
-        Program::Free,
-        Program::OtelAlloc,
-        Program::OtelFree,
-    ];
+    /// Every way.
+    pub const ALL: [Program; 3] = [Program::Malloc, Program::New, Program::Free];
 
-    /// The path of a role's hits; `None` if it has no price.
+    /// The way of a role's hits; `None` for functions that map memory, whose hits are not counted.
     pub const fn of(role: Role) -> Option<Program> {
         Some(match role {
-            Role::Malloc => Program::Malloc,
-            Role::Calloc | Role::Realloc | Role::AlignedAlloc | Role::PosixMemalign => {
-                Program::Sized
-            }
-            Role::New => Program::New,
-            Role::Free => Program::Free,
-            Role::OtelAlloc => Program::OtelAlloc,
-            // The library's own probe costs no more than the end of a block that was not sampled.
-            Role::OtelFree | Role::LibraryEnded => Program::OtelFree,
-            // Rare, and not counted.
+            Role::Malloc
+            | Role::Calloc
+            | Role::Realloc
+            | Role::AlignedAlloc
+            | Role::PosixMemalign => Program::Malloc,
+            Role::New | Role::OtelAlloc => Program::New,
+            Role::Free | Role::OtelFree | Role::LibraryEnded => Program::Free,
             Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => return None,
         })
-    }
-
-    /// Whether the probes are USDTs: nops, which the kernel always emulates.
-    pub const fn is_usdt(self) -> bool {
-        matches!(self, Program::OtelAlloc | Program::OtelFree)
-    }
-
-    /// The name: `malloc`, `sized`, `new`, `free`, `otel_alloc` or `otel_free`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Program::Malloc => "malloc",
-            Program::Sized => "sized",
-            Program::New => "new",
-            Program::Free => "free",
-            Program::OtelAlloc => "otel_alloc",
-            Program::OtelFree => "otel_free",
-        }
     }
 }
 
@@ -74,19 +43,12 @@ pub enum Placed {
     Emulated,
     /// The kernel single-steps the instruction out of line: many times more expensive.
     SingleStepped,
-    /// One or the other, unknown which: functions of both kinds are counted together.
-    Either,
 }
 
 impl Placed {
     /// The placement of one function's probe.
     pub fn one(emulated: bool) -> Placed {
         if emulated { Placed::Emulated } else { Placed::SingleStepped }
-    }
-
-    /// The placement of functions that share a count; `None` for no function.
-    pub fn of(emulated: impl IntoIterator<Item = bool>) -> Option<Placed> {
-        emulated.into_iter().map(Placed::one).reduce(|a, b| if a == b { a } else { Placed::Either })
     }
 }
 
@@ -103,12 +65,6 @@ impl Events {
     /// An exact number of events.
     pub fn exact(count: u64) -> Events {
         Events { count: count as f64, variance: 0.0 }
-    }
-
-    /// A number between two limits, every number equally likely.
-    pub fn between(low: u64, high: u64) -> Events {
-        let width = high.saturating_sub(low) as f64;
-        Events { count: low as f64 + width / 2.0, variance: width * width / 12.0 }
     }
 
     fn add(&mut self, other: Events) {
@@ -134,63 +90,46 @@ impl From<Count> for Events {
     }
 }
 
-impl From<Counted> for Events {
-    fn from(counted: Counted) -> Events {
-        counted.count(Confidence::DEFAULT).into()
-    }
-}
-
 /// Everything that the probes of one or several processes have done since they were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Hits by program, and by the placement of the probes.
-    pub(super) hits: [[Events; 3]; Program::ALL.len()],
-    /// Hits of probes without a price.
-    pub(super) other: Events,
-    /// Calls that were followed to their return.
+    pub(super) hits: [[Events; 2]; Program::ALL.len()],
+    /// Calls that were followed to their return and were not sampled.
     pub(super) returns: Events,
-    /// Samples sent.
+    /// Samples.
     pub(super) samples: Events,
     /// KiB of stack in the samples.
     pub(super) stack_kib: f64,
-    /// Sampled blocks whose end was sent.
-    pub(super) ended: Events,
 }
 
 impl Work {
     /// Adds hits of a role's probes with this placement.
     pub fn hit(&mut self, role: Role, placed: Placed, hits: impl Into<Events>) {
-        match Program::of(role) {
-            Some(program) => self.hits[program as usize][placed as usize].add(hits.into()),
-            None => self.other.add(hits.into()),
+        if let Some(program) = Program::of(role) {
+            self.hits[program as usize][placed as usize].add(hits.into());
         }
     }
 
-    /// Adds calls that were followed to their return.
+    /// Adds calls that were followed to their return and were not sampled.
     pub fn returned(&mut self, calls: Events) {
         self.returns.add(calls);
     }
 
-    /// Calls that were followed to their return.
-    pub fn returns(&self) -> f64 {
-        self.returns.count
-    }
-
     /// Adds samples with `stack_bytes` of stack altogether.
-    pub fn sampled(&mut self, samples: u64, stack_bytes: u64) {
-        self.samples.add(Events::exact(samples));
+    pub fn sampled(&mut self, samples: Events, stack_bytes: u64) {
+        self.samples.add(samples);
         self.stack_kib += stack_bytes as f64 / 1024.0;
     }
 
-    /// Adds sampled blocks that ended.
-    pub fn ended(&mut self, blocks: u64) {
-        self.ended.add(Events::exact(blocks));
+    /// Calls that were followed to their return.
+    pub fn returns(&self) -> f64 {
+        self.returns.count + self.samples.count
     }
 
     /// Hits of all probes.
     pub fn all_hits(&self) -> f64 {
-        let placed = self.hits.iter().flatten().map(|events| events.count).sum::<f64>();
-        placed + self.other.count
+        self.hits.iter().flatten().map(|events| events.count).sum()
     }
 
     /// Hits of one program's probes, and nothing else.
@@ -199,11 +138,6 @@ impl Work {
         let mut only = Work::default();
         only.hits[program as usize] = self.hits[program as usize];
         only
-    }
-
-    /// Samples.
-    pub fn samples(&self) -> f64 {
-        self.samples.count
     }
 
     /// Adds the work of others.
@@ -227,8 +161,8 @@ impl Work {
     }
 
     fn events(&mut self) -> Vec<&mut Events> {
-        let Work { hits, other, returns, samples, ended, .. } = self;
-        hits.iter_mut().flatten().chain([other, returns, samples, ended]).collect()
+        let Work { hits, returns, samples, .. } = self;
+        hits.iter_mut().flatten().chain([returns, samples]).collect()
     }
 }
 
@@ -237,31 +171,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_with_a_shared_count_are_placed_alike_or_either() {
-        assert_eq!(Placed::of([true, true]), Some(Placed::Emulated));
-        assert_eq!(Placed::of([false]), Some(Placed::SingleStepped));
-        assert_eq!(Placed::of([true, false, true]), Some(Placed::Either));
-        assert_eq!(Placed::of([]), None);
-    }
-
-    #[test]
     fn work_since_an_earlier_state_is_the_difference() {
         let mut early = Work::default();
         early.hit(Role::Malloc, Placed::Emulated, Events::exact(100));
-        early.sampled(2, 4096);
+        early.sampled(Events::exact(2), 4096);
         let mut late = early;
         let approximate = Events { count: 50.0, variance: 9.0 };
         late.hit(Role::Malloc, Placed::Emulated, approximate);
         late.hit(Role::OtelAlloc, Placed::Emulated, Events::exact(3));
-        late.sampled(1, 1024);
-        late.ended(7);
-        late.returned(Events::between(0, 6));
-        assert_eq!(late.only(Program::OtelAlloc).all_hits(), 3.0);
+        late.hit(Role::Map, Placed::Emulated, Events::exact(4));
+        late.sampled(Events::exact(1), 1024);
+        late.returned(approximate);
+        assert_eq!(late.only(Program::New).all_hits(), 3.0);
         assert_eq!(late.only(Program::Free), Work::default());
         let mut sum = late.since(&early);
-        assert_eq!((sum.all_hits(), sum.samples(), sum.stack_kib), (53.0, 1.0, 1.0));
+        assert_eq!((sum.all_hits(), sum.returns(), sum.stack_kib), (53.0, 51.0, 1.0));
         assert_eq!(sum.hits[0][0], approximate);
-        assert_eq!(sum.returns, Events { count: 3.0, variance: 3.0 });
         sum.add(&early);
         assert_eq!(sum, late);
         assert_eq!(early.since(&late).all_hits(), 0.0);

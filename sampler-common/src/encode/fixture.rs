@@ -208,8 +208,8 @@ fn profile_of(
         stacks,
         notes: vec![],
         cost: Some(Report {
-            spent_ns: Range::checked(1.23e9, 1.2e9, 1.26e9).ok(),
-            processor_ns: Range::checked(2.71e10, 2.708e10, 2.712e10).ok(),
+            spent_ns: Some(Range { value: 1.23e9, low: 1.2e9, high: 1.26e9 }),
+            processor_ns: Some(Range { value: 2.71e10, low: 2.708e10, high: 2.712e10 }),
             daemon_ns: 104_000_000,
             ..Report::default()
         }),

@@ -33,7 +33,6 @@ pub mod usdt;
 mod verifier;
 pub mod windows;
 
-pub use calibrate::{Calibrator, ProbeSetup};
 pub use engine::ProbeEngine;
 pub use guardian::{Attacher, Guardian, Link};
 pub use kernel::{Kernel, Settings};

@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicU64;
 /// A file: its device and inode.
 pub type FileId = (u64, u64);
 
-/// All links of the daemon, except those of its own functions that measure the price of a hit.
+/// All links of the daemon, except those of its own functions that measure prices at the start.
 pub struct LinkTable {
     settings: Settings,
     /// Links of single processes, by slot.

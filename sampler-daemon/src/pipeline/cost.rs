@@ -3,20 +3,12 @@
 //!
 //! Every reported cost is computed here, so that all of them agree. To get the cost since a moment,
 //! keep the [`Work`] of that moment ([`Worker::work`]) and charge the difference.
-//! Divided by the time that the probes were on ([`Spent::per_second`]), the cost is a forecast:
-//!
-//! ```text
-//! let mark = worker.work(id);
-//! …
-//! let spent = worker.prices.charge(&worker.work(id).since(&mark));
-//! let rate = spent.and_then(|spent| spent.per_second(seconds_on));
-//! ```
 
 use super::clock;
 use super::config::{AttachMode, Config};
 use super::facts;
 use super::worker::Worker;
-use crate::bpf::{Calibrator, Kernel, Link, ProbeEngine, ProbeSetup};
+use crate::bpf::{Kernel, calibrate};
 use crate::inspect::allocator::Function;
 use crate::inspect::processor::{RESOLUTION_NS, processor_ns};
 use crate::store::ProcessId;
@@ -24,27 +16,11 @@ use sampler_common::cost::{Measured, Placed, Program, Range, Report, Spent, Tari
 use sampler_common::estimate::Confidence;
 use sampler_common::windows::Clock;
 use sampler_common::wire::Role;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// First and longest time between two measurements of prices: machines slow down and speed up. A
-/// measurement takes 3 to 20 ms of CPU time.
-const MEASURING_PERIODS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(64)];
-
-/// Prices, and their measurement.
-pub(super) struct Prices {
-    calibrator: Option<Calibrator>,
-    tariff: Tariff,
-    /// Why there are no prices; empty otherwise.
-    why: String,
-    next_measurement: Instant,
-    /// Time between the last measurement and the next, and its upper limit.
-    period: Duration,
-    longest: Duration,
-}
-
-/// The measured prices.
+/// The prices of probes on this machine. They are measured at the start.
 #[derive(Clone, Debug)]
-pub struct PricesReport {
+pub struct Prices {
     /// The prices.
     pub tariff: Tariff,
     /// CPU time of measuring the prices.
@@ -58,9 +34,9 @@ pub struct PricesReport {
 #[derive(Clone, Debug, Default)]
 pub struct UnreadCost {
     /// All other parts of the report.
-    report: Report,
+    pub(super) report: Report,
     /// The work of the probes.
-    work: Work,
+    pub(super) work: Work,
     /// CPU time of the exited processes, nanoseconds; `None` if the time of one of them is unknown.
     exited_ns: Option<u64>,
     /// Pid and start of the running processes, with their CPU time at the attach.
@@ -72,26 +48,14 @@ pub struct UnreadCost {
 impl Prices {
     /// Measures the prices. On failure, the log and `status` give the reason.
     pub(super) fn measure(kernel: &mut Kernel, config: &Config) -> Prices {
-        let by_pid = config.attach_mode != AttachMode::Pids && config.windows.is_none();
-        let way = ProbeSetup { by_pid };
-        let measured = Calibrator::new(kernel, &config.settings, way)
-            .and_then(|mut calibrator| calibrator.measure(kernel).map(|()| calibrator));
-        let (calibrator, why) = match measured {
-            Ok(calibrator) => (Some(calibrator), String::new()),
+        let is_by_pid = config.attach_mode != AttachMode::Pids && config.windows.is_none();
+        match calibrate::measure(kernel, &config.settings, is_by_pid) {
+            Ok((tariff, taken)) => Prices { tariff, taken, why: String::new() },
             Err(error) => {
                 tracing::warn!("what probes cost is not known: {error:#}");
-                (None, format!("{error:#}"))
+                let (tariff, taken) = (Tariff::default(), Duration::ZERO);
+                Prices { tariff, taken, why: format!("{error:#}") }
             }
-        };
-        let tariff = calibrator.as_ref().map(Calibrator::tariff).unwrap_or_default();
-        let [period, longest] = MEASURING_PERIODS;
-        Prices {
-            calibrator,
-            tariff,
-            why,
-            next_measurement: Instant::now() + period,
-            period,
-            longest,
         }
     }
 
@@ -99,51 +63,9 @@ impl Prices {
     pub(super) fn charge(&self, work: &Work) -> Option<Spent> {
         self.why.is_empty().then(|| self.tariff.charge(work))
     }
-
-    /// The measured prices.
-    pub(super) fn report(&self) -> PricesReport {
-        PricesReport {
-            tariff: self.tariff,
-            taken: self.calibrator.as_ref().map_or(Duration::ZERO, Calibrator::taken),
-            why: self.why.clone(),
-        }
-    }
-
-    /// Takes the links of the calibration, to be closed.
-    pub(super) fn take_links(&mut self) -> Vec<Link> {
-        self.calibrator.as_mut().map(Calibrator::take_links).unwrap_or_default()
-    }
 }
 
 impl Worker {
-    /// Closes perf links of the calibration now: perf events are detached one by one, which takes
-    /// long at the end. Perf prices are measured once.
-    pub(super) fn close_costly_links(&mut self) {
-        if self.engine() == ProbeEngine::Perf {
-            let links = self.prices.take_links();
-            self.links.close(links);
-        }
-    }
-
-    /// Measures the prices again if it is time to.
-    pub(super) fn measure_due_prices(&mut self) {
-        let due = self.prices.next_measurement;
-        // Nothing else should run while a window is open. If a window is always open, a measurement
-        // is due nevertheless.
-        let begins = if self.is_between_windows() { due } else { due + self.prices.longest };
-        if begins > Instant::now() {
-            return;
-        }
-        let Worker { prices, kernel, .. } = self;
-        prices.period = (2 * prices.period).min(prices.longest);
-        prices.next_measurement = Instant::now() + prices.period;
-        let Some(calibrator) = &mut prices.calibrator else { return };
-        match calibrator.measure_again(kernel) {
-            Ok(()) => prices.tariff = calibrator.tariff(),
-            Err(error) => tracing::warn!("measure again what probes cost: {error:#}"),
-        }
-    }
-
     /// Remembers how much CPU time the process in a slot has used.
     pub(super) fn look_at_processor(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
@@ -174,7 +96,7 @@ impl Worker {
         let spent = self.prices.charge(&work);
         unread.work = work;
         unread.report = Report {
-            spent_ns: spent.map(|spent| self.with_clocks(of, spent.range(confidence))),
+            spent_ns: spent.map(|spent| self.with_clocks(of, spent.cpu.range(confidence))),
             processor_ns: None,
             daemon_ns: self.daemon_ns_for(records),
             unpriced: spent.map_or(work.all_hits(), |spent| spent.unpriced) as u64,
@@ -206,13 +128,13 @@ impl Worker {
         let mut work = Work::default();
         slots.iter().for_each(|slot| self.add_placed_hits(&mut work, &[*slot], role, placed));
         let spent = self.prices.charge(&work).filter(|spent| spent.unpriced == 0.0)?;
-        Some(spent.range(Confidence::DEFAULT))
+        Some(spent.cpu.range(Confidence::DEFAULT))
     }
 
     /// CPU time of the daemon and its guardian without measuring prices, nanoseconds.
     pub(super) fn used_ns(&self) -> u64 {
         let own_ns = clock::processor_ns() + self.kernel.attacher().spent_ns();
-        own_ns.saturating_sub(self.prices.report().taken.as_nanos() as u64)
+        own_ns.saturating_sub(self.prices.taken.as_nanos() as u64)
     }
 
     /// The part of the daemon's CPU time since the start that goes to `records` records.
@@ -226,16 +148,6 @@ impl Worker {
 }
 
 impl UnreadCost {
-    /// The cost; `None` if there are no prices.
-    pub(super) fn spent_ns(&self) -> Option<Range> {
-        self.report.spent_ns
-    }
-
-    /// The part of the work of one program.
-    pub(super) fn work_of(&self, program: Program) -> Work {
-        self.work.only(program)
-    }
-
     /// Reads the CPU time of the processes.
     pub(super) fn read(self) -> Report {
         let UnreadCost { mut report, exited_ns, running, processes, .. } = self;

@@ -75,7 +75,6 @@ impl Worker {
             self.look_at_new_images();
             self.maintain_store();
             self.adapt_sampling();
-            self.measure_due_prices();
             self.make_forecasts();
             self.kernel.flush_log();
         }
@@ -148,8 +147,6 @@ impl Worker {
             injections.finish();
         }
         self.links.detach_all();
-        let links = self.prices.take_links();
-        self.links.close(links);
         self.links.wait_for_closing();
     }
 }

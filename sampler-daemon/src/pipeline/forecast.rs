@@ -132,12 +132,12 @@ impl Worker {
         }
         let work = self.work_of_slot(slot).since(&watched.before);
         let seconds = watched.since.elapsed().as_secs_f64();
-        let spent = self.prices.charge(&work).and_then(|spent| spent.per_second(seconds));
+        let spent = self.prices.charge(&work).map(|spent| spent.cpu.range(Confidence::DEFAULT));
         let unknown = || Injection::Unknown("it was not looked at".to_owned());
         let forecast = Forecast {
             seconds,
             hits_per_second: work.all_hits() / seconds,
-            spent_ns: spent.map(|spent| spent.range(Confidence::DEFAULT)),
+            spent_ns: spent.map(|spent| spent.times(1.0 / seconds)),
             injection: self.forecasts.examined.remove(&pid).unwrap_or_else(unknown),
         };
         tracing::info!(pid, "{}", forecast.text());

@@ -31,11 +31,7 @@ impl Worker {
     /// Hits of all probes of `role` in these slots with this placement. Emulated hits of malloc are
     /// computed from the ends ([`Worker::uncounted`]).
     pub(super) fn hits(&self, slots: &[u32], role: Role, placed: Placed) -> Option<Count> {
-        let kind = match placed {
-            Placed::Emulated => 0,
-            Placed::SingleStepped => 1,
-            Placed::Either => return None,
-        };
+        let kind = placed as usize;
         if role.is_mapping() {
             return None;
         }

@@ -65,7 +65,7 @@ pub use command::{
     Stopped,
 };
 pub use config::{AttachMode, Config};
-pub use cost::{PricesReport, UnreadCost};
+pub use cost::{Prices, UnreadCost};
 pub use exclude::Exclusion;
 pub use heartbeat::Heartbeat;
 pub use held_at_exit::AtExit;

@@ -92,11 +92,10 @@ impl Worker {
         let stack_bytes = spending.stack_bytes.checked_div(spending.samples);
         let mut work = Work::default();
         work.hit(Role::OtelAlloc, Placed::Emulated, Events::exact(1));
-        work.sampled(1, stack_bytes.unwrap_or(USUAL_STACK_BYTES));
+        work.sampled(Events::exact(1), stack_bytes.unwrap_or(USUAL_STACK_BYTES));
         work.hit(Role::OtelFree, Placed::Emulated, Events::exact(1));
-        work.ended(1);
         let spent = self.prices.charge(&work);
-        spent.map_or(UNMEASURED_NS, |spent| spent.range(Confidence::DEFAULT).high)
+        spent.map_or(UNMEASURED_NS, |spent| spent.cpu.range(Confidence::DEFAULT).high)
     }
 }
 

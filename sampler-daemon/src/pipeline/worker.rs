@@ -173,7 +173,6 @@ pub fn start(
     worker.ingest.stack_cache.is_on = worker.config.settings.stack_cache;
     worker.ingest.python.native = worker.config.native;
     worker.ingest.window_samples.is_on = worker.config.windows.is_some();
-    worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
     worker.refuse_diverted()?;
     for file in files {

@@ -6,28 +6,13 @@ use anyhow::{Context, Result, ensure};
 use sampler_daemon::bpf::calibrate;
 use sampler_tests::{Daemon, Workload, again, wait};
 
-/// CPU time that samplerd has used to measure prices. It grows whenever prices are measured again.
-fn taken(daemon: &Daemon) -> Result<f64> {
-    number(&daemon.status()?["prices"]["taken_ns"], "taken_ns")
-}
-
-/// Answers without a measurement of prices between them, so that their costs can be compared.
-fn at_one_price<T>(daemon: &Daemon, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
-    wait::until("answers at one price", || {
-        let before = taken(daemon)?;
-        let answers = ask()?;
-        Ok((taken(daemon)? == before).then_some(answers))
-    })
-}
-
 /// Counts each hit once, by role. The costs of the probes sum up to the cost of the process.
 #[test]
 fn every_role_is_charged() -> Result<()> {
     let mut workload = Workload::start("cost.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "4GiB"])?;
     block(&mut workload, "mix", 2_000)?;
-    let (status, cost) =
-        at_one_price(&daemon, || Ok((daemon.status()?, cost(&daemon, workload.pid())?)))?;
+    let (status, cost) = (daemon.status()?, cost(&daemon, workload.pid())?);
     let mut sum = 0.0;
     for (symbol, calls) in
         [("calloc", 2_000.0), ("realloc", 2_000.0), ("posix_memalign", 2_000.0), ("free", 4_000.0)]
@@ -57,8 +42,7 @@ const USED_NS: f64 = 2e8;
 fn charged() -> Result<Result<(Workload, Daemon), String>> {
     let mut workload = Workload::start("cost.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
-    // Later measurements of prices take time, too.
-    let taken = taken(&daemon)?;
+    let taken = number(&daemon.status()?["prices"]["taken_ns"], "taken_ns")?;
     let mut truly_used = 0.0;
     while truly_used < USED_NS {
         truly_used += block(&mut workload, "pairs", 20_000)?;
@@ -104,8 +88,7 @@ fn every_output_shows_the_cost() -> Result<()> {
         let (_, low, high) = range(&profile.json["cost"]["spent_ns"], level)?;
         Ok(high - low)
     };
-    let [wide, narrow] = at_one_price(&daemon, || Ok([width("0.99")?, width("0.5")?]))?;
-    ensure!(wide > 2.0 * narrow, "the interval knows no confidence");
+    ensure!(width("0.99")? > 2.0 * width("0.5")?, "the interval knows no confidence");
     for (verb, words) in [
         (&["profile"][..], "of CPU time in probes"),
         (&["profile", "--format", "jeprof"], "# cost: "),
@@ -128,52 +111,37 @@ fn every_output_shows_the_cost() -> Result<()> {
 
 #[test]
 fn the_cost_of_an_exited_process_is_kept() -> Result<()> {
-    again::until("an exit at one price", TRIES, || {
-        let mut workload = Workload::start("cost.c", &[])?;
-        let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
-        block(&mut workload, "pairs", 20_000)?;
-        let begin = taken(&daemon)?;
-        let before = cost(&daemon, workload.pid())?;
-        workload.child().close_stdin();
-        workload.wait()?;
-        let after = wait::until("the exit", || {
-            let listed = daemon.json("ps")?;
-            let exited = listed["processes"][0]["state"] == "exited";
-            Ok(exited.then(|| listed["processes"][0]["cost"].clone()))
-        })?;
-        let end = taken(&daemon)?;
-        daemon.stop()?;
-        let [before, after] = [&before, &after].map(|cost| range(&cost["spent_ns"], "spent_ns"));
-        let (before, after) = (before?.0, after?.0);
-        if begin != end {
-            return Ok(Err("prices were measured in between".to_owned()));
-        }
-        ensure!(after >= 0.95 * before, "{after} ns of {before}");
-        Ok(Ok(()))
-    })
+    let mut workload = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
+    block(&mut workload, "pairs", 20_000)?;
+    let before = cost(&daemon, workload.pid())?;
+    workload.child().close_stdin();
+    workload.wait()?;
+    let after = wait::until("the exit", || {
+        let listed = daemon.json("ps")?;
+        let exited = listed["processes"][0]["state"] == "exited";
+        Ok(exited.then(|| listed["processes"][0]["cost"].clone()))
+    })?;
+    daemon.stop()?;
+    let [before, after] = [&before, &after].map(|cost| range(&cost["spent_ns"], "spent_ns"));
+    let (before, after) = (before?.0, after?.0);
+    ensure!(after >= 0.95 * before, "{after} ns of {before}");
+    Ok(())
 }
 
-/// The hits of the calibration belong to no process. No count includes them, neither at the start
-/// nor when prices are measured again.
+/// The hits of the calibration belong to no process. No count includes them.
 #[test]
 fn calibration_hits_are_in_no_count() -> Result<()> {
     for engine in ["session", "multi", "perf"] {
-        nothing_is_counted(engine, &["--probe-engine", engine, "--interval", "1"], false)
+        nothing_is_counted(engine, &["--probe-engine", engine, "--interval", "1"])
             .with_context(|| engine.to_owned())?;
     }
-    nothing_is_counted("shared", &["--follow", "--interval", "1"], true)
+    nothing_is_counted("shared", &["--follow", "--interval", "1"])
 }
 
-fn nothing_is_counted(what: &str, arguments: &[&str], again: bool) -> Result<()> {
+fn nothing_is_counted(what: &str, arguments: &[&str]) -> Result<()> {
     let workload = Workload::start("cost.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], arguments)?;
-    let first = taken(&daemon)?;
-    if again {
-        wait::until(
-            "prices to be looked at again",
-            || Ok((taken(&daemon)? > first).then_some(())),
-        )?;
-    }
     let status = daemon.status()?;
     let counted = status["outcomes"].as_object().context("no outcomes")?.iter();
     let counted: Vec<_> = counted.filter(|(_, count)| **count != 0).collect();

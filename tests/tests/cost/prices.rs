@@ -71,10 +71,6 @@ fn the_cost_of_usdt_hits_agrees_with_the_slowdown() -> Result<()> {
         ensure!(status["cost"]["unpriced"] == 0, "{}", status["cost"]);
         let probes = status["probes"].as_array().context("no probes")?;
         for role in ["otel_alloc", "otel_free"] {
-            let hits = status["prices"]["hits"].as_array().context("no prices")?;
-            let price = hits.iter().find(|hit| hit["program"] == role).context("no price")?;
-            ensure!(price["emulated"] == true, "{price}");
-            range(&price["ns"], role)?;
             let hit = probes.iter().find(|of| of["role"] == role && of["hits"]["value"] != 0.0);
             range(&hit.with_context(|| status.to_string())?["spent_ns"], role)?;
         }

@@ -69,11 +69,14 @@ fn programs_in_another_mount_namespace_are_named() -> Result<()> {
     names_its_functions(Workload::spawn("a namespace", &mut command)?)
 }
 
-/// The links that a daemon's guardian holds.
-fn links(daemon: &Daemon) -> Result<usize> {
-    let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", daemon.guardian()?))?.flatten();
+/// The links that a daemon's guardian holds; `None` while a thread of the guardian closes links.
+fn links(daemon: &Daemon) -> Result<Option<usize>> {
+    let guardian = daemon.guardian()?;
+    let descriptors = fs::read_dir(format!("/proc/{guardian}/fdinfo"))?.flatten();
     let texts = descriptors.filter_map(|of| fs::read_to_string(of.path()).ok());
-    Ok(texts.filter(|text| text.contains("link_type:\tuprobe_multi")).count())
+    let links = texts.filter(|text| text.contains("link_type:\tuprobe_multi")).count();
+    let threads = fs::read_dir(format!("/proc/{guardian}/task"))?.count();
+    Ok((threads == 1).then_some(links))
 }
 
 /// Programs that come one after another in one process, each with a C library of its own.
@@ -85,8 +88,7 @@ fn files_of_replaced_programs_lose_their_links() -> Result<()> {
     let libc = &libc[libc.find('/').context("no path")?..];
     let mut shell = Child::start("sh", &mut Command::new("sh"))?;
     let daemon = Daemon::start(&[shell.pid()], &[])?;
-    // The number includes the links by which samplerd measures prices.
-    let before = links(&daemon)?;
+    let before = wait::until("the links by which prices were measured to end", || links(&daemon))?;
     ensure!(before > 0, "the kernel tells of no links");
     for number in 0..3 {
         let own = directory.path().join(number.to_string());
@@ -100,7 +102,7 @@ fn files_of_replaced_programs_lose_their_links() -> Result<()> {
             let ps = daemon.json("ps")?;
             let allocators = ps["processes"][0]["allocators"].as_array().context("no list")?;
             let are_own = allocators.iter().all(|of| of.to_string().contains(own));
-            let is_it = allocators.len() == 1 && are_own && links(&daemon)? == before;
+            let is_it = allocators.len() == 1 && are_own && links(&daemon)? == Some(before);
             Ok(is_it.then_some(()))
         })
         .with_context(|| format!("{before} links before: {}", daemon.log()))?;

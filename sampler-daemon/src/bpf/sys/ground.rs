@@ -24,8 +24,6 @@ pub(in crate::bpf) const ABOVE: usize = 64 * 1024;
 const EMULATED: &[u8] = &[0x55, 0x48, 0x89, 0xd0, 0x5d, 0xc3];
 /// `mov rax, rdx; push rbp; pop rbp; ret`: the kernel single-steps the first instruction.
 const STEPPED: &[u8] = &[0x48, 0x89, 0xd0, 0x55, 0x5d, 0xc3];
-/// `nop; mov rax, rdx; ret`: like a USDT; the kernel emulates the nop.
-const NOP: &[u8] = &[0x90, 0x48, 0x89, 0xd0, 0xc3];
 /// `call_on(stack, function, first, second, third)`: calls a function with the stack pointer at
 /// `stack`.
 const CALL_ON: &[u8] = &[
@@ -46,26 +44,18 @@ const STRIDE: usize = 64;
 /// Filler between functions: breakpoints.
 const FILL: u8 = 0xcc;
 
-/// Functions from this number on begin with a nop.
-const FIRST_NOP: usize = Function::COUNT / 2;
-
-/// A function by its number. In the first half, even functions are emulated and odd ones are
-/// single-stepped. Functions of the second half begin with a nop.
+/// A function by its number. The first instruction of even functions is emulated, and that of odd
+/// ones single-stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bpf) struct Function(pub(in crate::bpf) usize);
 
 impl Function {
     /// Number of functions.
-    pub(in crate::bpf) const COUNT: usize = PAGE / STRIDE - 1;
-
-    /// The `number`-th function that begins with a nop.
-    pub(in crate::bpf) fn nop(number: usize) -> Function {
-        Function(FIRST_NOP + number)
-    }
+    pub(in crate::bpf) const COUNT: usize = 8;
 
     /// File offset of the function's first instruction, which is the one to probe.
     pub(in crate::bpf) fn offset(self) -> usize {
-        (1 + self.0 % Function::COUNT) * STRIDE
+        (1 + self.0) * STRIDE
     }
 }
 
@@ -135,11 +125,7 @@ fn page() -> [u8; PAGE] {
     let mut page = [FILL; PAGE];
     page[..CALL_ON.len()].copy_from_slice(CALL_ON);
     for number in 0..Function::COUNT {
-        let bytes = match number % 2 {
-            _ if number >= FIRST_NOP => NOP,
-            0 => EMULATED,
-            _ => STEPPED,
-        };
+        let bytes = if number % 2 == 0 { EMULATED } else { STEPPED };
         let offset = Function(number).offset();
         page[offset..offset + bytes.len()].copy_from_slice(bytes);
     }

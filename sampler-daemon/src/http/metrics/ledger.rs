@@ -71,11 +71,11 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Raises the numbers to those of `amounts`; no number falls. Prices can fall, and failed calls
-    /// are subtracted. The ends of the range stay in order, because the maximum of each end is
-    /// taken.
+    /// Raises the numbers to those of `amounts`; no number falls, although failed calls are
+    /// subtracted from counts. The ends of the range stay in order, because the maximum of each end
+    /// is taken.
     fn rise(&mut self, amounts: &Amounts, tariff: Option<&Tariff>) {
-        let now = tariff.map(|tariff| tariff.charge(&amounts.work).range(Confidence::DEFAULT));
+        let now = tariff.map(|tariff| tariff.charge(&amounts.work).cpu.range(Confidence::DEFAULT));
         let most = |a: Range, b: Range| Range {
             value: a.value.max(b.value),
             low: a.low.max(b.low),
@@ -174,7 +174,7 @@ fn costliest<'p>(
     most: usize,
 ) -> Vec<&'p ProcessMetrics> {
     let cost = |of: &ProcessMetrics| match tariff {
-        Some(tariff) => tariff.charge(&of.work).ns,
+        Some(tariff) => tariff.charge(&of.work).cpu.ns,
         None => of.work.all_hits(),
     };
     let running = processes.iter().filter(|process| process.is_running);

@@ -1,9 +1,8 @@
 //! `/metrics`: the numbers of `status` and `ps`, in the text format of Prometheus.
 //!
 //! Reference: "Exposition formats" and "Metric and label naming" of the Prometheus documentation.
-//! Counters only grow. Prices of probes are measured repeatedly; a cost that would fall keeps its
-//! last shown value. Labels are few: only the costliest processes have their own series, all other
-//! processes are summed.
+//! Counters only grow: a cost that would fall keeps its last shown value. Labels are few: only the
+//! costliest processes have their own series, all other processes are summed.
 
 mod daemon;
 mod exports;

@@ -24,8 +24,9 @@ impl Worker {
         if request.kind != Kind::Alloc || self.config.windows.is_some() {
             return None;
         }
-        let frees = self.prices.charge(&cost.work_of(Program::Free))?.range(request.confidence);
-        let is_noted = is_worth_noting(&frees, &cost.spent_ns()?, self.duration_ns(of) as f64);
+        let frees =
+            self.prices.charge(&cost.work.only(Program::Free))?.cpu.range(request.confidence);
+        let is_noted = is_worth_noting(&frees, &cost.report.spent_ns?, self.duration_ns(of) as f64);
         is_noted.then_some(Note::Frees(frees))
     }
 }

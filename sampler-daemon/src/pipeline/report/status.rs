@@ -8,7 +8,7 @@ use crate::inspect::memory;
 use crate::links;
 use crate::pipeline::clock;
 use crate::pipeline::command::SamplingReport;
-use crate::pipeline::cost::{PricesReport, UnreadCost};
+use crate::pipeline::cost::{Prices, UnreadCost};
 use crate::pipeline::coverage::MAX_BLIND_PROCESSES;
 use crate::pipeline::exclude::Exclusion;
 use crate::pipeline::latency::Histogram;
@@ -80,7 +80,7 @@ pub struct StatusReport {
     /// Calls of processes that should be profiled but found no slot.
     pub unseen_calls: u64,
     /// Prices of probes on this machine.
-    pub prices: PricesReport,
+    pub prices: Prices,
     /// Forecast cost of uprobes, by pid.
     pub forecasts: Vec<(u32, Forecast)>,
     /// Cost of profiling all processes together.
@@ -182,7 +182,7 @@ impl Worker {
             unseen_calls: self.kernel.state().unseen_calls(),
             limits: self.config.limits,
             excluded: self.excluded.report(),
-            prices: self.prices.report(),
+            prices: self.prices.clone(),
             forecasts: self.forecasts(),
             cost: Report::default(),
             unread: self.costs(&all, Confidence::DEFAULT),

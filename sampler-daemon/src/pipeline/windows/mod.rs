@@ -114,12 +114,6 @@ impl Worker {
         self.with_windows().filter(|slot| gates.gate(*slot) == gate).collect()
     }
 
-    /// Whether no window is open or about to open.
-    pub(super) fn is_between_windows(&self) -> bool {
-        let Some(gates) = &self.kernel.windows else { return true };
-        self.with_windows().all(|slot| gates.gate(slot) == Gate::Waiting)
-    }
-
     /// Slots of processes with windows.
     fn with_windows(&self) -> impl Iterator<Item = u32> {
         self.ingest.table.iter().filter(|(_, of)| of.cycle.is_some()).map(|(slot, _)| slot)
@@ -240,7 +234,8 @@ impl Worker {
         else {
             return Ledger::default();
         };
-        let probes_ns = self.prices.charge(&self.work_of_slot(slot)).map_or(0.0, |spent| spent.ns);
+        let probes_ns =
+            self.prices.charge(&self.work_of_slot(slot)).map_or(0.0, |spent| spent.cpu.ns);
         let ticks = gates.ticks(slot);
         let process = self.ingest.table.attached(slot).and_then(|of| of.process.as_ref());
         let now = process.and_then(|of| processor::processor_ns(of.pid, of.start_ticks));

@@ -152,7 +152,7 @@ impl Worker {
         };
         let spent = self.prices.charge(&now.work.since(&cycle.last.work));
         let returns = now.work.since(&cycle.last.work).returns();
-        let (totals, cost) = cycle.ended(now, spent.map_or(0.0, |spent| spent.ns));
+        let (totals, cost) = cycle.ended(now, spent.map_or(0.0, |spent| spent.cpu.ns));
         // A process that exits in its window leaves half a tick, on average.
         let (left, window) = (gates.left(slot), cycle.window);
         let seen = if left == 0 { window.ticks as f64 } else { (window.ticks - left) as f64 + 0.5 };

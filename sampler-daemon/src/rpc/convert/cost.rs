@@ -1,8 +1,8 @@
 //! Conversion of costs and prices to the protocol's form, and back.
 
-use crate::pipeline::PricesReport;
+use crate::pipeline::Prices;
 use crate::rpc::v1;
-use sampler_common::cost::{Measured, Placed, Program, Range, Report, Spent, Tariff};
+use sampler_common::cost::{Measured, Placed, Program, Range, Report, Tariff};
 use sampler_common::estimate::Confidence;
 
 /// The protocol's form of a number with its interval.
@@ -10,10 +10,14 @@ pub fn interval(Range { value, low, high }: Range) -> v1::Interval {
     v1::Interval { value, low, high }
 }
 
+/// A number with its interval from the protocol, not checked.
+pub fn range(v1::Interval { value, low, high }: v1::Interval) -> Range {
+    Range { value, low, high }
+}
+
 /// The protocol's form of a price, with its interval (95 %).
 pub fn measured(of: Measured) -> v1::Interval {
-    let spent = Spent { ns: of.ns, variance: of.variance, unpriced: 0.0 };
-    interval(spent.range(Confidence::DEFAULT))
+    interval(Tariff::at_any_speed(of).range(Confidence::DEFAULT))
 }
 
 /// The protocol's form of a cost.
@@ -33,14 +37,9 @@ pub fn to_wire(of: &Report) -> v1::Cost {
 /// # Errors
 /// One line, if a number makes no sense.
 pub fn from_wire(of: v1::Cost) -> Result<Report, String> {
-    let range = |name: &str, of: Option<v1::Interval>| {
-        of.map(|of| Range::checked(of.value, of.low, of.high))
-            .transpose()
-            .map_err(|error| format!("{name}: {error}"))
-    };
     Ok(Report {
-        spent_ns: range("spent_ns", of.spent_ns)?,
-        processor_ns: range("processor_ns", of.processor_ns)?,
+        spent_ns: Range::checked("spent_ns", of.spent_ns.map(range))?,
+        processor_ns: Range::checked("processor_ns", of.processor_ns.map(range))?,
         daemon_ns: of.daemon_ns,
         unpriced: of.unpriced,
         why: of.why,
@@ -48,27 +47,24 @@ pub fn from_wire(of: v1::Cost) -> Result<Report, String> {
 }
 
 /// The protocol's form of prices.
-pub(in crate::rpc) fn prices(of: &PricesReport) -> v1::Prices {
-    let Tariff { return_probe, sampled, sampled_free, .. } = of.tariff;
-    let mean = |price: Measured| measured(of.tariff.at_any_speed(price));
+pub(in crate::rpc) fn prices(of: &Prices) -> v1::Prices {
     v1::Prices {
         hits: hits(&of.tariff),
-        return_probe_ns: return_probe.map(mean),
-        sampled_ns: sampled.map(|line| mean(line.of(1.0, 0.0))),
-        stack_kib_ns: sampled.map(|line| mean(line.of(0.0, 1.0))),
-        sampled_free_ns: sampled_free.map(mean),
+        return_probe_ns: of.tariff.return_probe.map(measured),
+        sampled_ns: of.tariff.sampled.map(measured),
+        stack_kib_ns: of.tariff.stack_kib.map(measured),
         measurement_cpu_ns: of.taken.as_nanos() as u64,
         why: of.why.clone(),
-        cold_cache_ns: of.tariff.cold_cache.map(mean),
     }
 }
 
 fn hits(tariff: &Tariff) -> Vec<v1::HitPrice> {
-    let each = Program::ALL.into_iter().flat_map(|program| {
-        [(Placed::Emulated, true), (Placed::SingleStepped, false)].map(|(placed, emulated)| {
-            let ns = Some(measured(tariff.hit(program, placed)?));
-            Some(v1::HitPrice { program: program.name().to_owned(), emulated, ns })
-        })
+    let each = [(Program::Malloc, "malloc"), (Program::Free, "free")].into_iter().flat_map(|of| {
+        [(of, Placed::Emulated, true), (of, Placed::SingleStepped, false)]
     });
-    each.flatten().collect()
+    let price = |((program, name), placed, emulated): ((Program, &str), Placed, bool)| {
+        let ns = Some(measured(tariff.hit(program, placed)?));
+        Some(v1::HitPrice { program: name.to_owned(), emulated, ns })
+    };
+    each.filter_map(price).collect()
 }

@@ -26,7 +26,6 @@ pub fn to_wire(pid: u32, of: &Forecast) -> v1::CostForecast {
 /// # Errors
 /// One line, if the forecast's interval makes no sense.
 pub fn from_wire(of: &v1::CostForecast) -> Result<(u32, Forecast), String> {
-    let range = of.spent_ns_per_second.map(|of| Range::checked(of.value, of.low, of.high));
     let injection = match &of.injection {
         Some(wire::Injection::Possible(_)) => Injection::Possible,
         Some(wire::Injection::Refused(why)) => Injection::Refused(why.clone()),
@@ -36,7 +35,10 @@ pub fn from_wire(of: &v1::CostForecast) -> Result<(u32, Forecast), String> {
     let forecast = Forecast {
         seconds: of.seconds,
         hits_per_second: of.hits_per_second,
-        spent_ns: range.transpose().map_err(|error| format!("spent_ns_per_second: {error}"))?,
+        spent_ns: Range::checked(
+            "spent_ns_per_second",
+            of.spent_ns_per_second.map(cost::range),
+        )?,
         injection,
     };
     Ok((of.pid, forecast))
@@ -52,7 +54,7 @@ mod tests {
         for injection in
             [Injection::Possible, Injection::Refused(why.clone()), Injection::Unknown(why)]
         {
-            let spent_ns = Range::checked(2.0, 1.0, 3.0).ok();
+            let spent_ns = Some(Range { value: 2.0, low: 1.0, high: 3.0 });
             let of = Forecast { seconds: 1.0, hits_per_second: 7.0, spent_ns, injection };
             assert_eq!(from_wire(&to_wire(5, &of)), Ok((5, of)));
         }

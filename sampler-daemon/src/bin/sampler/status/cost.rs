@@ -2,11 +2,11 @@
 
 use crate::connect::{self, Address};
 use anyhow::Result;
-use sampler_common::cost::{Forecast, Injection, Range, Report, plus_minus};
+use sampler_common::cost::{Forecast, Injection, Report, plus_minus};
 use sampler_common::encode::json;
 use sampler_common::encode::name::shown;
 use sampler_common::units::human_cpu_time;
-use sampler_daemon::rpc::convert::cost::from_wire;
+use sampler_daemon::rpc::convert::cost::{from_wire, range};
 use sampler_daemon::rpc::convert::forecast;
 use sampler_daemon::rpc::v1::{Cost, CostForecast, Interval, Prices, StatusResponse};
 use serde_json::{Value, json};
@@ -89,7 +89,6 @@ pub(super) fn prices(status: &StatusResponse) -> String {
     parts.extend(
         prices.sampled_ns.map(|of| format!("a sample {}{}", price(of), kib.unwrap_or_default())),
     );
-    parts.extend(prices.sampled_free_ns.map(|of| format!("its end {}", price(of))));
     parts.join("; ")
 }
 
@@ -98,8 +97,8 @@ pub(super) fn column(of: Option<&Interval>) -> String {
     of.map(|of| human_cpu_time(of.value)).unwrap_or_default()
 }
 
-fn price(Interval { value, low, high }: Interval) -> String {
-    format!("{}{}", human_cpu_time(value), plus_minus(&Range { value, low, high }))
+fn price(of: Interval) -> String {
+    format!("{}{}", human_cpu_time(of.value), plus_minus(&range(of)))
 }
 
 /// The prices in JSON.
@@ -113,11 +112,9 @@ pub(super) fn prices_object(of: &Prices) -> Value {
     });
     json!({
         "hits": hits.collect::<Vec<_>>(),
-        "disturbed_ns": of.cold_cache_ns.as_ref().map(interval),
         "returned_ns": of.return_probe_ns.as_ref().map(interval),
         "sampled_ns": of.sampled_ns.as_ref().map(interval),
         "stack_kib_ns": of.stack_kib_ns.as_ref().map(interval),
-        "ended_ns": of.sampled_free_ns.as_ref().map(interval),
         "taken_ns": of.measurement_cpu_ns,
         "why": Some(&of.why).filter(|why| !why.is_empty()),
     })
@@ -147,7 +144,6 @@ mod tests {
             return_probe_ns: of(491.0, 12.0),
             sampled_ns: of(2880.0, 220.0),
             stack_kib_ns: of(107.0, 26.0),
-            sampled_free_ns: None,
             ..Prices::default()
         };
         let status = StatusResponse { prices: Some(prices), ..StatusResponse::default() };

@@ -229,7 +229,7 @@ pub(super) fn profile() -> impl Strategy<Value = Profile> {
                 stacks,
                 notes,
                 cost: live.then(|| Report {
-                    spent_ns: Range::checked(interval, interval / 2.0, interval * 2.0).ok(),
+                    spent_ns: Some(Range { value: interval, low: interval / 2.0, high: interval * 2.0 }),
                     daemon_ns: samples,
                     unpriced: duration_ns,
                     ..Report::default()
