@@ -5,9 +5,11 @@
 //! that shrinks under a mapping kills the reader. `symbols` looks up symbols. Reference: elf(5),
 //! System V ABI for AMD64.
 
+use crate::bounded_file::{BoundedFile, MAX_HEADER_BYTES};
 use object::LittleEndian as LE;
 use object::elf::{self, Dyn64, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::pod;
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -17,12 +19,7 @@ mod strings;
 
 use super::notes;
 use super::symbols::{Found, Symbol, Table, Wanted};
-use imports::Relocations;
-use strings::Constants;
 
-/// Most bytes that are read of each table: program headers, section headers, notes and dynamic
-/// entries.
-const TABLE_BYTES: u64 = 4 << 20;
 /// Largest function whose code is read, in bytes.
 const CODE_BYTES: u64 = 1 << 20;
 /// Bytes of code that are read at a symbol without a size.
@@ -82,8 +79,10 @@ pub struct Elf<'f> {
     pub is_go: bool,
     dynamic_symbols: Option<Table>,
     static_symbols: Option<Table>,
-    relocations: Vec<Relocations>,
-    constants: Vec<Constants>,
+    /// The section headers; none if the file has been stripped of them.
+    pub(super) sections: Vec<SectionHeader64<LE>>,
+    /// Index of the section that holds the sections' names.
+    pub(super) section_names: usize,
 }
 
 impl<'f> Elf<'f> {
@@ -101,30 +100,40 @@ impl<'f> Elf<'f> {
             is_go: false,
             dynamic_symbols: None,
             static_symbols: None,
-            relocations: Vec::new(),
-            constants: Vec::new(),
+            sections: Vec::new(),
+            section_names: 0,
         };
         let header = elf.header()?;
         elf.is_executable = header.e_type.get(LE) == elf::ET_EXEC;
-        let programs = elf.programs(&header)?;
+        let malformed = |what| move |_: object::Error| ElfError::Malformed(what);
+        let data = &BoundedFile::new(file, MAX_HEADER_BYTES);
+        let programs = header.program_headers(LE, data).map_err(malformed("program headers"))?;
         elf.segments = programs.iter().filter_map(loadable).collect();
-        for program in &programs {
-            let (offset, size) = (program.p_offset.get(LE), program.p_filesz.get(LE));
-            match program.p_type.get(LE) {
+        for program in programs {
+            match program.p_type(LE) {
                 elf::PT_INTERP => elf.has_interpreter = true,
-                elf::PT_DYNAMIC => elf.read_dynamic(offset, size)?,
+                elf::PT_DYNAMIC => {
+                    let entries = program.dynamic(LE, data);
+                    let entries = entries.map_err(malformed("dynamic entries"))?;
+                    elf.read_dynamic(entries.unwrap_or_default())?;
+                }
                 elf::PT_NOTE => {
-                    let notes = elf.bytes(offset, size, TABLE_BYTES, "notes")?;
-                    let align = program.p_align.get(LE);
-                    elf.is_go |= notes::is_go(&notes, align);
+                    let bytes = program.data(LE, data).map_err(|()| ElfError::Malformed("notes"))?;
+                    elf.is_go |= notes::is_go(bytes, program.p_align(LE));
                     if elf.build_id.is_empty() {
-                        elf.build_id = notes::build_id(&notes, align);
+                        elf.build_id = notes::build_id(bytes, program.p_align(LE));
                     }
                 }
                 _ => {}
             }
         }
-        elf.read_sections(&header)?;
+        let sections = header.section_headers(LE, data);
+        let sections = sections.map_err(malformed("section headers"))?;
+        // A file without section headers has no symbol table that we can find.
+        elf.dynamic_symbols = Table::find(sections, elf::SHT_DYNSYM, file_bytes)?;
+        elf.static_symbols = Table::find(sections, elf::SHT_SYMTAB, file_bytes)?;
+        elf.sections = sections.to_vec();
+        elf.section_names = usize::from(header.e_shstrndx.get(LE));
         Ok(elf)
     }
 
@@ -242,28 +251,7 @@ impl<'f> Elf<'f> {
         Ok(*header)
     }
 
-    fn programs(&self, header: &FileHeader64<LE>) -> Result<Vec<ProgramHeader64<LE>>, ElfError> {
-        let count = u64::from(header.e_phnum.get(LE));
-        self.table(header.e_phoff.get(LE), count, "program headers")
-    }
-
-    /// `count` records of one kind at `offset`.
-    fn table<T: pod::Pod>(
-        &self,
-        offset: u64,
-        count: u64,
-        what: &'static str,
-    ) -> Result<Vec<T>, ElfError> {
-        let size = count.saturating_mul(size_of::<T>() as u64);
-        let bytes = self.bytes(offset, size, TABLE_BYTES, what)?;
-        let (records, _) = pod::slice_from_bytes::<T>(&bytes, count as usize)
-            .map_err(|()| ElfError::Malformed(what))?;
-        Ok(records.to_vec())
-    }
-
-    fn read_dynamic(&mut self, offset: u64, size: u64) -> Result<(), ElfError> {
-        let count = size / size_of::<Dyn64<LE>>() as u64;
-        let entries: Vec<Dyn64<LE>> = self.table(offset, count, "dynamic entries")?;
+    fn read_dynamic(&mut self, entries: &[Dyn64<LE>]) -> Result<(), ElfError> {
         let value = |tag: i64| {
             let entry = entries.iter().find(|entry| entry.d_tag.get(LE) == tag);
             entry.map(|entry| entry.d_val.get(LE))
@@ -276,44 +264,6 @@ impl<'f> Elf<'f> {
             let name = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
             self.soname = String::from_utf8_lossy(name).into_owned();
         }
-        Ok(())
-    }
-
-    /// The section headers; none if the file has been stripped of them.
-    pub(super) fn sections(&self) -> Result<Vec<SectionHeader64<LE>>, ElfError> {
-        self.section_headers(&self.header()?)
-    }
-
-    /// Index of the section that holds the sections' names.
-    pub(super) fn section_names(&self) -> Result<usize, ElfError> {
-        Ok(usize::from(self.header()?.e_shstrndx.get(LE)))
-    }
-
-    fn section_headers(
-        &self,
-        header: &FileHeader64<LE>,
-    ) -> Result<Vec<SectionHeader64<LE>>, ElfError> {
-        let offset = header.e_shoff.get(LE);
-        if offset == 0 {
-            return Ok(Vec::new());
-        }
-        let mut count = u64::from(header.e_shnum.get(LE));
-        if count == 0 {
-            // More than 65,279 sections: the size of the first section is their number.
-            let first: Vec<SectionHeader64<LE>> = self.table(offset, 1, "section headers")?;
-            count = first.first().map_or(0, |section| section.sh_size.get(LE));
-        }
-        self.table(offset, count, "section headers")
-    }
-
-    /// Finds the symbol tables. A file without section headers has no symbol table that we can
-    /// find.
-    fn read_sections(&mut self, header: &FileHeader64<LE>) -> Result<(), ElfError> {
-        let sections = self.section_headers(header)?;
-        self.dynamic_symbols = Table::find(&sections, elf::SHT_DYNSYM, self.file_bytes)?;
-        self.static_symbols = Table::find(&sections, elf::SHT_SYMTAB, self.file_bytes)?;
-        self.relocations = Relocations::find(&sections);
-        self.constants = Constants::find(&sections);
         Ok(())
     }
 }

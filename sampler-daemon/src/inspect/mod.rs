@@ -29,7 +29,7 @@ pub mod memory;
 mod mount;
 mod moved;
 pub mod moving;
-mod notes;
+pub(crate) mod notes;
 pub mod patched;
 pub mod placement;
 pub mod preloaded;

@@ -6,18 +6,15 @@
 //! The block is the target's memory. So it is written only if the magic number is found, and a word
 //! that is read is a rate or nothing.
 
+use super::elf::Elf;
 use super::mappings::{self, Backing};
-use crate::bounded_file::{BoundedFile, MAX_HEADER_BYTES};
-use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM};
-use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
-use object::{Endianness, ReadRef};
 use sampler_common::sampling::Rate;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 
 /// The block's symbol.
-const SYMBOL: &[u8] = b"sampler_preload_settings";
+const SYMBOL: &str = "sampler_preload_settings";
 /// The block's first word.
 const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE6");
 /// The block's size, bytes.
@@ -43,11 +40,11 @@ pub struct Preloaded {
 impl Preloaded {
     /// Finds the block in a file; `None` if the file is not our library.
     pub fn find(file: &File) -> Option<Preloaded> {
-        let data = BoundedFile::new(file, MAX_HEADER_BYTES);
-        let offset = settings_offset(&data).ok()??;
-        let bytes = (&data).read_bytes_at(offset, BLOCK_BYTES).ok()?;
-        let word = u64::from_le_bytes(*bytes.first_chunk()?);
-        (word == MAGIC).then_some(Preloaded { offset })
+        let elf = Elf::read(file).ok()?;
+        let offset = elf.file_offset(elf.dynamic_data(SYMBOL).ok()??).ok()?;
+        let mut block = [0; BLOCK_BYTES as usize];
+        file.read_exact_at(&mut block, offset).ok()?;
+        block.starts_with(&MAGIC.to_le_bytes()).then_some(Preloaded { offset })
     }
 
     /// Finds the block in process `pid`, which has the library by `path`.
@@ -161,26 +158,6 @@ impl Block {
             undelivered: word(UNDELIVERED_WORD),
         })
     }
-}
-
-/// File offset of the settings block.
-fn settings_offset<'data>(data: impl ReadRef<'data>) -> object::Result<Option<u64>> {
-    let header = FileHeader64::<Endianness>::parse(data)?;
-    let endian = header.endian()?;
-    let symbols = header.sections(endian, data)?.symbols(endian, data, SHT_DYNSYM)?;
-    let is_it = |symbol: &&object::elf::Sym64<Endianness>| {
-        symbol.name(endian, symbols.strings()) == Ok(SYMBOL) && !symbol.is_undefined(endian)
-    };
-    let Some(symbol) = symbols.iter().find(is_it) else { return Ok(None) };
-    let address = symbol.st_value(endian);
-    let segments = header.program_headers(endian, data)?;
-    let holds = |segment: &&object::elf::ProgramHeader64<Endianness>| {
-        let start = segment.p_vaddr(endian);
-        segment.p_type(endian) == PT_LOAD
-            && (start..start.saturating_add(segment.p_filesz(endian))).contains(&address)
-    };
-    let segment = segments.iter().find(holds);
-    Ok(segment.map(|of| address - of.p_vaddr(endian) + of.p_offset(endian)))
 }
 
 #[cfg(test)]

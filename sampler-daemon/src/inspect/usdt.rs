@@ -73,9 +73,8 @@ impl Usdt {
 
     fn of(file: &File) -> Result<Usdt, ElfError> {
         let elf = Elf::read(file)?;
-        let sections = elf.sections()?;
         let mut notes = Vec::new();
-        for section in sections.iter().filter(|section| section.sh_type.get(LE) == SHT_NOTE) {
+        for section in elf.sections.iter().filter(|section| section.sh_type.get(LE) == SHT_NOTE) {
             let (offset, size) = (section.sh_offset.get(LE), section.sh_size.get(LE));
             notes.push(elf.bytes(offset, size, NOTE_BYTES, "notes")?);
         }
@@ -96,7 +95,7 @@ impl Usdt {
             build_id: elf.build_id.clone(),
             ..Usdt::default()
         };
-        let base = base(&elf, &sections)?;
+        let base = base(&elf)?;
         Ok(match understood(&elf, &probes, base) {
             Ok(probes) => Usdt { probes, ..usdt },
             Err(why) => Usdt { refused: Some(why), ..usdt },
@@ -204,15 +203,15 @@ fn is_nop(code: &[u8]) -> bool {
 }
 
 /// Address of the section `.stapsdt.base`.
-fn base(elf: &Elf<'_>, sections: &[SectionHeader64<LE>]) -> Result<Option<u64>, ElfError> {
-    let Some(names) = sections.get(elf.section_names()?) else { return Ok(None) };
+fn base(elf: &Elf<'_>) -> Result<Option<u64>, ElfError> {
+    let Some(names) = elf.sections.get(elf.section_names) else { return Ok(None) };
     let (offset, size) = (names.sh_offset.get(LE), names.sh_size.get(LE));
     let names = elf.bytes(offset, size, NOTE_BYTES, "section names")?;
     let is_base = |section: &&SectionHeader64<LE>| {
         let name = names.get(section.sh_name.get(LE) as usize..).unwrap_or_default();
         name.starts_with(b".stapsdt.base\0")
     };
-    Ok(sections.iter().find(is_base).map(|section| section.sh_addr.get(LE)))
+    Ok(elf.sections.iter().find(is_base).map(|section| section.sh_addr.get(LE)))
 }
 
 /// Number of notes of probes in a section, for the fuzzer.

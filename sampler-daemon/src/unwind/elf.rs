@@ -6,14 +6,13 @@
 use super::cfi_cache::MAX_UNWIND_BYTES;
 use super::module::CodeSegment;
 use crate::bounded_file::{BoundedFile, MAX_HEADER_BYTES};
+use crate::inspect::notes;
 use object::elf::{
-    FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64,
-    SHT_NOBITS,
+    FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64, SHT_NOBITS,
 };
 use object::read::ReadRef;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 use object::{LittleEndian, read};
-use sampler_common::units::hex;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -165,7 +164,7 @@ fn headers<'data>(data: impl ReadRef<'data>) -> read::Result<Headers> {
     let segments = header.program_headers(ENDIAN, data)?;
     let load = |segment: &&ProgramHeader64<LittleEndian>| segment.p_type(ENDIAN) == PT_LOAD;
     Ok(Headers {
-        build_id: build_id(segments, data)?,
+        build_id: build_id(segments, data),
         entry: header.e_entry.get(ENDIAN),
         loads: segments
             .iter()
@@ -183,19 +182,15 @@ fn headers<'data>(data: impl ReadRef<'data>) -> read::Result<Headers> {
 fn build_id<'data>(
     segments: &[ProgramHeader64<LittleEndian>],
     data: impl ReadRef<'data>,
-) -> read::Result<String> {
+) -> String {
     let is_notes = |it: &&ProgramHeader64<LittleEndian>| {
         it.p_type(ENDIAN) == PT_NOTE && it.p_filesz(ENDIAN) <= MAX_NOTE_BYTES
     };
-    for segment in segments.iter().filter(is_notes) {
-        let Some(mut notes) = segment.notes(ENDIAN, data)? else { continue };
-        while let Some(note) = notes.next()? {
-            if note.name() == b"GNU" && note.n_type(ENDIAN) == NT_GNU_BUILD_ID {
-                return Ok(hex(note.desc()));
-            }
-        }
-    }
-    Ok(String::new())
+    let id = |it: &ProgramHeader64<LittleEndian>| {
+        let id = notes::build_id(it.data(ENDIAN, data).ok()?, it.p_align(ENDIAN));
+        (!id.is_empty()).then_some(id)
+    };
+    segments.iter().filter(is_notes).find_map(id).unwrap_or_default()
 }
 
 fn sections<'data>(data: impl ReadRef<'data>) -> read::Result<Sections> {

@@ -2,28 +2,12 @@
 
 use super::{Elf, ElfError};
 use object::LittleEndian as LE;
-use object::elf::{self, Rela64, SectionHeader64};
+use object::elf::{self, Rela64};
 use object::pod;
 use std::collections::HashMap;
 
 /// Most bytes of relocations that are read in one section.
 const RELOCATION_BYTES: u64 = 64 << 20;
-
-/// Relocations against the dynamic symbols.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Relocations {
-    offset: u64,
-    size: u64,
-}
-
-impl Relocations {
-    pub(super) fn find(sections: &[SectionHeader64<LE>]) -> Vec<Relocations> {
-        let tables = sections.iter().filter(|section| section.sh_type.get(LE) == elf::SHT_RELA);
-        tables
-            .map(|of| Relocations { offset: of.sh_offset.get(LE), size: of.sh_size.get(LE) })
-            .collect()
-    }
-}
 
 impl Elf<'_> {
     /// Slots of the functions with one of these names, with and without the prefix.
@@ -57,13 +41,14 @@ impl Elf<'_> {
             return Ok(HashMap::new());
         }
         let mut imports = HashMap::new();
-        for of in &self.relocations {
+        for of in self.sections.iter().filter(|of| of.sh_type.get(LE) == elf::SHT_RELA) {
+            let (offset, size) = (of.sh_offset.get(LE), of.sh_size.get(LE));
             // Millions of relocations belong to the data of a very large program. They are not
             // read, since that would take too long.
-            if of.size > RELOCATION_BYTES {
+            if size > RELOCATION_BYTES {
                 continue;
             }
-            let bytes = self.bytes(of.offset, of.size, RELOCATION_BYTES, "relocations")?;
+            let bytes = self.bytes(offset, size, RELOCATION_BYTES, "relocations")?;
             let count = bytes.len() / size_of::<Rela64<LE>>();
             let (relocations, _) = pod::slice_from_bytes::<Rela64<LE>>(&bytes, count)
                 .map_err(|()| ElfError::Malformed("relocations"))?;

@@ -11,23 +11,11 @@ const CHUNK_BYTES: u64 = 256 << 10;
 /// Longest text that can be searched for, in bytes.
 const BEGINNING_BYTES: u64 = 64;
 
-/// A section of constants.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Constants {
-    offset: u64,
-    size: u64,
-}
-
-impl Constants {
-    pub(super) fn find(sections: &[SectionHeader64<LE>]) -> Vec<Constants> {
-        const REQUIRED_FLAGS: u64 = (elf::SHF_ALLOC | elf::SHF_WRITE | elf::SHF_EXECINSTR) as u64;
-        let is_constant = |section: &&SectionHeader64<LE>| {
-            section.sh_type.get(LE) == elf::SHT_PROGBITS
-                && section.sh_flags.get(LE) & REQUIRED_FLAGS == u64::from(elf::SHF_ALLOC)
-        };
-        let all = sections.iter().filter(is_constant);
-        all.map(|of| Constants { offset: of.sh_offset.get(LE), size: of.sh_size.get(LE) }).collect()
-    }
+/// Whether a section holds constants.
+fn is_constant(section: &&SectionHeader64<LE>) -> bool {
+    const REQUIRED_FLAGS: u64 = (elf::SHF_ALLOC | elf::SHF_WRITE | elf::SHF_EXECINSTR) as u64;
+    section.sh_type.get(LE) == elf::SHT_PROGBITS
+        && section.sh_flags.get(LE) & REQUIRED_FLAGS == u64::from(elf::SHF_ALLOC)
 }
 
 impl Elf<'_> {
@@ -39,8 +27,9 @@ impl Elf<'_> {
     pub(in crate::inspect) fn strings_begin(&self, texts: &[&str]) -> Result<Vec<bool>, ElfError> {
         let mut found = vec![false; texts.len()];
         let mut left = CONSTANT_BYTES;
-        for Constants { offset, size } in &self.constants {
-            let size = left.min(*size);
+        for section in self.sections.iter().filter(is_constant) {
+            let offset = section.sh_offset.get(LE);
+            let size = left.min(section.sh_size.get(LE));
             left -= size;
             let mut at = 0;
             while at < size {

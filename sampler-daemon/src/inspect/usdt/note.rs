@@ -26,7 +26,7 @@ pub(super) struct Note<'a> {
 /// The USDT notes in a section. Other notes and malformed ones are skipped.
 pub(super) fn probes(section: &[u8]) -> impl Iterator<Item = Note<'_>> {
     each(section, 4)
-        .filter(|(name, kind, _)| *name == b"stapsdt\0" && *kind == NT_STAPSDT)
+        .filter(|(name, kind, _)| *name == b"stapsdt" && *kind == NT_STAPSDT)
         .filter_map(|(_, _, description)| parse(description))
 }
 
