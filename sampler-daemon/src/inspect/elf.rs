@@ -118,7 +118,8 @@ impl<'f> Elf<'f> {
                     elf.read_dynamic(entries.unwrap_or_default())?;
                 }
                 elf::PT_NOTE => {
-                    let bytes = program.data(LE, data).map_err(|()| ElfError::Malformed("notes"))?;
+                    let bytes =
+                        program.data(LE, data).map_err(|()| ElfError::Malformed("notes"))?;
                     elf.is_go |= notes::is_go(bytes, program.p_align(LE));
                     if elf.build_id.is_empty() {
                         elf.build_id = notes::build_id(bytes, program.p_align(LE));

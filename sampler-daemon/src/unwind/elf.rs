@@ -3,7 +3,7 @@
 //!
 //! References: the ELF gABI, the LSB chapter on `.eh_frame` and `.eh_frame_hdr`.
 
-use super::cfi_cache::MAX_UNWIND_BYTES;
+use super::cfi::cache::MAX_UNWIND_BYTES;
 use super::module::CodeSegment;
 use crate::bounded_file::{BoundedFile, MAX_HEADER_BYTES};
 use crate::inspect::notes;

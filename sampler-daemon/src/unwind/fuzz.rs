@@ -2,9 +2,9 @@
 
 use super::cfi::Cfi;
 use super::elf::{Headers, Sections};
-use super::name_budget::NameShare;
-use super::perf_map::{AddedLines, PerfMap};
-use super::replaced_names::{Added, ReplacedNames};
+use super::generated::name_budget::NameShare;
+use super::generated::perf_map::{AddedLines, PerfMap};
+use super::generated::replaced_names::{Added, ReplacedNames};
 use super::snapshot::{Reader, Registers, StackMemory};
 use super::step::State;
 use gimli::UnwindContext;

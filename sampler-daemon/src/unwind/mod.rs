@@ -4,11 +4,9 @@
 //! view of them. Names are left to [`crate::symbolize`].
 
 mod cfi;
-mod cfi_cache;
 mod code;
 mod elf;
 mod evidence;
-mod fde_table;
 #[cfg(test)]
 pub(crate) mod fixture;
 #[cfg(fuzzing)]
@@ -16,34 +14,24 @@ pub mod fuzz;
 mod generated;
 pub mod history;
 pub mod image;
-mod jit;
-mod mapped;
 pub mod module;
 pub mod modules;
-mod moved;
-pub mod name_budget;
-mod perf_map;
-mod perf_map_file;
-mod place;
 pub mod python;
 #[cfg(test)]
 mod real_programs;
-mod replaced_names;
-mod rereads;
-mod rewritten;
 mod snapshot;
 mod step;
 #[cfg(test)]
 mod tests;
 
-pub use cfi_cache::MAX_UNWIND_BYTES;
+pub use cfi::cache::MAX_UNWIND_BYTES;
 pub use evidence::Evidence;
 pub use generated::GeneratedCode;
+pub use generated::name_budget::MAX_NAME_BYTES;
 pub use history::{History, PastImage};
+pub use image::place::Address;
 pub use image::{Image, UnwindEnd};
 pub use module::{CodeSegment, Frame, Life, Module, ModuleId, ModuleKind};
 pub use modules::{Counts, Modules};
-pub use name_budget::MAX_NAME_BYTES;
-pub use place::Address;
 pub use python::{Merged, NativeFrames, Python, PythonError, PythonLines};
 pub use snapshot::{Registers, StackMemory};

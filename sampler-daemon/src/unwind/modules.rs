@@ -6,12 +6,12 @@
 //! process has mapped and no stack needs.
 
 use super::cfi::Cfi;
-use super::cfi_cache::CfiCache;
+use super::cfi::cache::CfiCache;
 use super::elf::{Headers, Sections};
 use super::generated::GeneratedCode;
-use super::mapped::read_own_vdso;
+use super::generated::name_budget::NameBudget;
+use super::image::mapped::read_own_vdso;
 use super::module::{Life, Module, ModuleId, ModuleKind};
-use super::name_budget::NameBudget;
 use super::python::PythonLines;
 use crate::inspect::mappings::{self, Backing, Mapping};
 use rustc_hash::{FxHashMap, FxHashSet};

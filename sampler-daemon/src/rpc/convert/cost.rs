@@ -59,9 +59,9 @@ pub(in crate::rpc) fn prices(of: &Prices) -> v1::Prices {
 }
 
 fn hits(tariff: &Tariff) -> Vec<v1::HitPrice> {
-    let each = [(Program::Malloc, "malloc"), (Program::Free, "free")].into_iter().flat_map(|of| {
-        [(of, Placed::Emulated, true), (of, Placed::SingleStepped, false)]
-    });
+    let each = [(Program::Malloc, "malloc"), (Program::Free, "free")]
+        .into_iter()
+        .flat_map(|of| [(of, Placed::Emulated, true), (of, Placed::SingleStepped, false)]);
     let price = |((program, name), placed, emulated): ((Program, &str), Placed, bool)| {
         let ns = Some(measured(tariff.hit(program, placed)?));
         Some(v1::HitPrice { program: name.to_owned(), emulated, ns })

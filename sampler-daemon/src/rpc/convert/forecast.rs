@@ -35,10 +35,7 @@ pub fn from_wire(of: &v1::CostForecast) -> Result<(u32, Forecast), String> {
     let forecast = Forecast {
         seconds: of.seconds,
         hits_per_second: of.hits_per_second,
-        spent_ns: Range::checked(
-            "spent_ns_per_second",
-            of.spent_ns_per_second.map(cost::range),
-        )?,
+        spent_ns: Range::checked("spent_ns_per_second", of.spent_ns_per_second.map(cost::range))?,
         injection,
     };
     Ok((of.pid, forecast))

@@ -1,7 +1,7 @@
 //! The lines of Python code in the frames of one process. A frame has the number of its line in
 //! this table.
 
-use super::super::name_budget::{NameBudget, NameShare};
+use super::super::generated::name_budget::{NameBudget, NameShare};
 use rustc_hash::FxHashMap;
 use sampler_common::profile::Line;
 use std::fmt;

@@ -5,10 +5,7 @@ use sampler_common::wire::Role;
 use std::time::{Duration, UNIX_EPOCH};
 
 fn tariff(ns: f64) -> Tariff {
-    Tariff {
-        hits: [[Some(Measured { ns, variance: ns }); 2]; 2],
-        ..Tariff::default()
-    }
+    Tariff { hits: [[Some(Measured { ns, variance: ns }); 2]; 2], ..Tariff::default() }
 }
 
 fn process(pid: u32, hits: u64) -> ProcessMetrics {

@@ -229,7 +229,11 @@ pub(super) fn profile() -> impl Strategy<Value = Profile> {
                 stacks,
                 notes,
                 cost: live.then(|| Report {
-                    spent_ns: Some(Range { value: interval, low: interval / 2.0, high: interval * 2.0 }),
+                    spent_ns: Some(Range {
+                        value: interval,
+                        low: interval / 2.0,
+                        high: interval * 2.0,
+                    }),
                     daemon_ns: samples,
                     unpriced: duration_ns,
                     ..Report::default()

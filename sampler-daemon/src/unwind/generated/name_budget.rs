@@ -11,37 +11,37 @@ pub const MAX_NAME_BYTES: usize = 128 << 20;
 
 /// The bytes that all shares hold.
 #[derive(Debug, Default)]
-pub(super) struct NameBudget {
+pub(in crate::unwind) struct NameBudget {
     used: AtomicUsize,
     refused: AtomicU64,
 }
 
 impl NameBudget {
     /// Number of names for which there was no room.
-    pub(super) fn refused(&self) -> u64 {
+    pub(in crate::unwind) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
     /// Bytes that all shares hold.
-    pub(super) fn used(&self) -> usize {
+    pub(in crate::unwind) fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
 }
 
 /// The share of one program image. Dropping the share gives its bytes back.
 #[derive(Debug)]
-pub(super) struct NameShare {
+pub(in crate::unwind) struct NameShare {
     budget: Arc<NameBudget>,
     own: usize,
 }
 
 impl NameShare {
-    pub(super) fn of(budget: &Arc<NameBudget>) -> NameShare {
+    pub(in crate::unwind) fn of(budget: &Arc<NameBudget>) -> NameShare {
         NameShare { budget: Arc::clone(budget), own: 0 }
     }
 
     /// Takes bytes; false if the share is full.
-    pub(super) fn take(&mut self, bytes: usize) -> bool {
+    pub(in crate::unwind) fn take(&mut self, bytes: usize) -> bool {
         let may = may_grow(self.own, self.budget.used(), MAX_NAME_BYTES);
         if may {
             self.own += bytes;
@@ -53,7 +53,7 @@ impl NameShare {
     }
 
     /// Gives bytes back.
-    pub(super) fn give(&mut self, bytes: usize) {
+    pub(in crate::unwind) fn give(&mut self, bytes: usize) {
         let bytes = bytes.min(self.own);
         self.own -= bytes;
         self.budget.used.fetch_sub(bytes, Relaxed);

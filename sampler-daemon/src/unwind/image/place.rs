@@ -1,8 +1,8 @@
 //! Where a code address is, and how to step to its caller.
 
 use super::mapped::Region;
-use super::module::{Frame, ModuleId};
-use super::modules::Modules;
+use crate::unwind::module::{Frame, ModuleId};
+use crate::unwind::modules::Modules;
 
 /// A code address in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,7 +15,7 @@ pub enum Address {
 
 impl Address {
     /// An address inside the instruction of the frame.
-    pub(super) fn lookup(self) -> u64 {
+    pub(in crate::unwind) fn lookup(self) -> u64 {
         match self {
             Address::Return(address) => address.wrapping_sub(1),
             Address::Exact(address) => address,
@@ -38,14 +38,14 @@ impl Address {
 /// The frame of a code address, and the step to its caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodePlace {
-    pub(super) frame: Frame,
-    pub(super) step: Step,
+    pub(in crate::unwind) frame: Frame,
+    pub(in crate::unwind) step: Step,
 }
 
 /// How to step from a frame to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// By call frame information: an index into the rules of an [`Image`](super::Image).
+    /// By call frame information: an index into the rules of an [`Image`](crate::unwind::Image).
     Rule(u32),
     /// By rbp, in code of a file that call frame information does not cover: a guess.
     FramePointer,

@@ -11,9 +11,9 @@ const MAX_REPLACED: usize = 4096;
 /// When a line was added to a perf map: after `from_ns` and not after `until_ns`
 /// (`CLOCK_MONOTONIC`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Added {
-    pub(super) from_ns: u64,
-    pub(super) until_ns: u64,
+pub(in crate::unwind) struct Added {
+    pub(in crate::unwind) from_ns: u64,
+    pub(in crate::unwind) until_ns: u64,
 }
 
 /// The earlier name of a range of addresses.
@@ -27,7 +27,7 @@ struct Earlier {
 
 /// What a perf map says about an address at an earlier time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EarlierName<'a> {
+pub(in crate::unwind) enum EarlierName<'a> {
     /// The address had this name.
     Certain(&'a Arc<str>),
     /// The address had this name, or a later one already.
@@ -36,11 +36,11 @@ pub(super) enum EarlierName<'a> {
 
 /// The replaced names, in the order of their replacement.
 #[derive(Debug, Default)]
-pub(super) struct ReplacedNames(VecDeque<Earlier>);
+pub(in crate::unwind) struct ReplacedNames(VecDeque<Earlier>);
 
 impl ReplacedNames {
     /// Keeps the name of a range of addresses that an added line has replaced.
-    pub(super) fn add(&mut self, addresses: Range<u64>, name: Arc<str>, added: Added) {
+    pub(in crate::unwind) fn add(&mut self, addresses: Range<u64>, name: Arc<str>, added: Added) {
         if self.0.len() >= MAX_REPLACED {
             self.0.pop_front();
         }
@@ -48,7 +48,7 @@ impl ReplacedNames {
     }
 
     /// The name of an address at a time, if the name was replaced after that time.
-    pub(super) fn find(&self, address: u64, time_ns: u64) -> Option<EarlierName<'_>> {
+    pub(in crate::unwind) fn find(&self, address: u64, time_ns: u64) -> Option<EarlierName<'_>> {
         let later = self.0.partition_point(|it| it.replaced.until_ns <= time_ns);
         let of = self.0.range(later..).find(|it| it.addresses.contains(&address))?;
         Some(match time_ns <= of.replaced.from_ns {

@@ -25,7 +25,10 @@ enum Kind {
 }
 
 /// First address of each function and the offset of its FDE, by address.
-pub(super) fn functions(section: &EhFrame<Bytes<'_>>, bases: &BaseAddresses) -> Vec<(u64, usize)> {
+pub(in crate::unwind) fn functions(
+    section: &EhFrame<Bytes<'_>>,
+    bases: &BaseAddresses,
+) -> Vec<(u64, usize)> {
     let mut cies: FxHashMap<usize, CommonInformationEntry<Bytes<'_>>> = FxHashMap::default();
     let mut functions = Vec::new();
     for (offset, kind) in entries(section.reader().slice()) {

@@ -1,13 +1,13 @@
 //! The generated code of one program image as modules. Module number n has each address's n-th
 //! name.
 
-use super::generated::GeneratedCode;
-use super::module::{Frame, ModuleId};
-use super::modules::Modules;
+use super::GeneratedCode;
+use crate::unwind::module::{Frame, ModuleId};
+use crate::unwind::modules::Modules;
 use std::sync::Arc;
 
 /// Generated code and its modules.
-pub(super) struct Jit {
+pub(in crate::unwind) struct Jit {
     pid: u32,
     code: Arc<GeneratedCode>,
     modules: Vec<ModuleId>,
@@ -15,22 +15,27 @@ pub(super) struct Jit {
 
 impl Jit {
     /// Reads the names that process `pid` has given to its code.
-    pub(super) fn of(pid: u32, modules: &mut Modules) -> Jit {
+    pub(in crate::unwind) fn of(pid: u32, modules: &mut Modules) -> Jit {
         Jit { pid, code: modules.generated_code(pid), modules: Vec::new() }
     }
 
     /// The modules of the code.
-    pub(super) fn modules(&self) -> impl Iterator<Item = ModuleId> {
+    pub(in crate::unwind) fn modules(&self) -> impl Iterator<Item = ModuleId> {
         self.modules.iter().copied()
     }
 
     /// Reads new names.
-    pub(super) fn refresh(&self) {
+    pub(in crate::unwind) fn refresh(&self) {
         self.code.refresh();
     }
 
     /// The frame at an address, by the time of its sample.
-    pub(super) fn frame(&mut self, modules: &mut Modules, lookup: u64, time_ns: u64) -> Frame {
+    pub(in crate::unwind) fn frame(
+        &mut self,
+        modules: &mut Modules,
+        lookup: u64,
+        time_ns: u64,
+    ) -> Frame {
         let naming = self.code.naming(lookup, time_ns);
         while self.modules.len() <= naming as usize {
             let next = self.modules.len() as u32;

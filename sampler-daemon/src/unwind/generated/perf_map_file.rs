@@ -14,16 +14,16 @@ const INACCURACY: Duration = Duration::from_secs(1);
 /// A process that may have a perf map.
 #[derive(Debug)]
 pub(super) struct Writer {
-    pub(super) pid: u32,
+    pub(in crate::unwind) pid: u32,
     /// Path of its executable as the process sees it; empty if the process is gone.
-    pub(super) exe: String,
+    pub(in crate::unwind) exe: String,
     /// When the process started: as ticks that identify the process, and as a time. `None` if the
     /// process is gone.
-    pub(super) started: Option<(u64, SystemTime)>,
+    pub(in crate::unwind) started: Option<(u64, SystemTime)>,
 }
 
 impl Writer {
-    pub(super) fn of(pid: u32) -> Writer {
+    pub(in crate::unwind) fn of(pid: u32) -> Writer {
         Writer { pid, exe: exe(pid), started: started(pid) }
     }
 
@@ -54,15 +54,15 @@ impl Writer {
 
 /// Attributes that show whether a file has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(in crate::unwind) struct Stamp {
     changed: (i64, i64),
-    pub(super) size: u64,
+    pub(in crate::unwind) size: u64,
     /// Number of hard links, 0 for a file that was removed or replaced.
-    pub(super) links: u64,
+    pub(in crate::unwind) links: u64,
 }
 
 impl Stamp {
-    pub(super) fn of(it: &fs::Metadata) -> Stamp {
+    pub(in crate::unwind) fn of(it: &fs::Metadata) -> Stamp {
         Stamp { changed: (it.mtime(), it.mtime_nsec()), size: it.size(), links: it.nlink() }
     }
 

@@ -4,18 +4,23 @@
 //! The image remembers the place of each code address and the step to its caller. So a cached stack
 //! costs one look-up per frame. `step` does a step.
 
+pub(super) mod mapped;
+mod moved;
+pub(super) mod place;
+mod rereads;
+
 use super::cfi::Rule;
 use super::evidence::Evidence;
+use super::generated::jit::Jit;
 use super::history::PastImage;
-use super::jit::Jit;
-use super::mapped::{Code, Regions};
 use super::module::{Frame, ModuleId};
 use super::modules::Modules;
-use super::place::{Address, CodePlace, Step, is_entry, signal_return};
-use super::rereads::{Rereads, processor_time};
 use super::snapshot::{Reader, Registers, StackMemory};
 use super::step::{Caller, State, StepFailed};
 use gimli::UnwindContext;
+use mapped::{Code, Regions};
+use place::{Address, CodePlace, Step, is_entry, signal_return};
+use rereads::{Rereads, processor_time};
 use rustc_hash::FxHashMap;
 use sampler_common::limits::MAX_FRAMES;
 use std::fmt;

@@ -3,8 +3,10 @@
 //! A [`Rule`] is looked up once per code address and kept. [`super::step`] does the step.
 //! References: DWARF 5, section 6.4; the LSB chapter on `.eh_frame`; the x86-64 psABI, section 3.7.
 
+pub(super) mod cache;
+mod fde_table;
+
 use super::elf::{Section, Sections};
-use super::fde_table;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Expression, FrameDescriptionEntry,
     LittleEndian, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _,

@@ -28,7 +28,7 @@ const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// The names in a perf map.
 #[derive(Debug, Default)]
-pub(super) struct PerfMap {
+pub(in crate::unwind) struct PerfMap {
     /// By start: end and name. Ranges do not overlap.
     ranges: BTreeMap<u64, (u64, Arc<str>)>,
     /// Bytes of the file that have been read, in whole lines only.
@@ -38,24 +38,24 @@ pub(super) struct PerfMap {
 }
 
 /// Lines that were added to the file after the first look at it.
-pub(super) struct AddedLines<'a> {
+pub(in crate::unwind) struct AddedLines<'a> {
     /// Size of the file at the first look, bytes.
-    pub(super) begin: u64,
+    pub(in crate::unwind) begin: u64,
     /// When the lines were added.
-    pub(super) at: Added,
+    pub(in crate::unwind) at: Added,
     /// Takes the names that the lines replace.
-    pub(super) replaced: &'a mut ReplacedNames,
+    pub(in crate::unwind) replaced: &'a mut ReplacedNames,
 }
 
 impl PerfMap {
     /// Bytes that were taken for the names.
-    pub(super) fn taken(&self) -> usize {
+    pub(in crate::unwind) fn taken(&self) -> usize {
         self.taken
     }
 
     /// Reads the next part of the file, about `bytes` at most. Returns how many bytes were read.
     /// The names count against `share`, and names without room there are left out.
-    pub(super) fn read(
+    pub(in crate::unwind) fn read(
         &mut self,
         file: &File,
         bytes: u64,
@@ -87,7 +87,7 @@ impl PerfMap {
     }
 
     /// The name of the code at an address.
-    pub(super) fn find(&self, address: u64) -> Option<&Arc<str>> {
+    pub(in crate::unwind) fn find(&self, address: u64) -> Option<&Arc<str>> {
         let (_, (end, name)) = self.ranges.range(..=address).next_back()?;
         (address < *end).then_some(name)
     }

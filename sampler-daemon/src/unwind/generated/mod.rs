@@ -10,13 +10,20 @@
 //! these times may be of the earlier function or of the new one. It gets the earlier name with a
 //! `?`.
 
-use super::name_budget::{NameBudget, NameShare};
-use super::perf_map::{AddedLines, PerfMap};
-use super::perf_map_file::{Stamp, Writer};
-use super::replaced_names::{Added, EarlierName, ReplacedNames};
-use super::rewritten::Contents;
+pub(super) mod jit;
+pub(super) mod name_budget;
+pub(super) mod perf_map;
+mod perf_map_file;
+pub(super) mod replaced_names;
+mod rewritten;
+
 use crate::inspect::process::is_there;
 use crate::inspect::runtime;
+use name_budget::{NameBudget, NameShare};
+use perf_map::{AddedLines, PerfMap};
+use perf_map_file::{Stamp, Writer};
+use replaced_names::{Added, EarlierName, ReplacedNames};
+use rewritten::Contents;
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
 use sampler_common::note::Runtime;

@@ -4,8 +4,8 @@
 //! Such memory is at addresses that the file's program headers give to its code. It has the file's
 //! bytes, names and call frame information.
 
-use super::elf::Headers;
 use crate::inspect::mappings::{Backing, Mapping};
+use crate::unwind::elf::Headers;
 
 /// Gives the file to anonymous executable mappings that are the file's code. Mappings are in the
 /// order of addresses. `headers` gives the headers of a mapped file.

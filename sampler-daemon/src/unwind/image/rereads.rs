@@ -35,7 +35,7 @@ pub(super) struct Rereads {
 
 impl Rereads {
     /// Begins after the first read.
-    pub(super) fn begin() -> Rereads {
+    pub(in crate::unwind) fn begin() -> Rereads {
         Rereads { read_at: Instant::now(), took: Duration::ZERO, left: AT_ONCE }
     }
 
@@ -66,7 +66,7 @@ impl Rereads {
     }
 
     /// Records a read; [`processor_time`] was `begin` before the read.
-    pub(super) fn read(&mut self, begin: Duration) {
+    pub(in crate::unwind) fn read(&mut self, begin: Duration) {
         self.read_at = Instant::now();
         self.took = processor_time().saturating_sub(begin);
     }

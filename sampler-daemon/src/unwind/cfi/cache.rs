@@ -1,8 +1,8 @@
 //! Call frame information of modules, bounded by bytes. Each process has a share
 //! ([`share`](sampler_common::share)).
 
-use super::cfi::Cfi;
-use super::module::ModuleId;
+use super::Cfi;
+use crate::unwind::module::ModuleId;
 use rustc_hash::FxHashMap;
 use sampler_common::share::Shares;
 use std::sync::Arc;
@@ -27,23 +27,23 @@ impl Entry {
 
 /// No room for a module's unwind information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(in crate::unwind) struct Full;
 
 /// The call frame information that was read so far; none for a module without it.
 #[derive(Debug, Default)]
-pub(super) struct CfiCache {
+pub(in crate::unwind) struct CfiCache {
     entries: FxHashMap<ModuleId, Entry>,
     bytes: usize,
     shares: Shares<u32>,
 }
 
 impl CfiCache {
-    pub(super) fn get(&self, id: ModuleId) -> Option<&Option<Arc<Cfi>>> {
+    pub(in crate::unwind) fn get(&self, id: ModuleId) -> Option<&Option<Arc<Cfi>>> {
         self.entries.get(&id).map(|entry| &entry.cfi)
     }
 
     /// Forgets the modules that `keep` rejects.
-    pub(super) fn retain(&mut self, keep: impl Fn(ModuleId) -> bool) {
+    pub(in crate::unwind) fn retain(&mut self, keep: impl Fn(ModuleId) -> bool) {
         self.entries.retain(|id, _| keep(*id));
         self.recount();
     }
@@ -53,7 +53,7 @@ impl CfiCache {
         self.shares.recount_sizes(self.entries.values().map(|entry| (entry.by, entry.size())));
     }
 
-    pub(super) fn keep(
+    pub(in crate::unwind) fn keep(
         &mut self,
         id: ModuleId,
         by: u32,

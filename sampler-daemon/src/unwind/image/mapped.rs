@@ -1,11 +1,11 @@
 //! The executable mappings of one process, by address.
 
-use super::cfi::Cfi;
-use super::history::PastImage;
-use super::module::ModuleId;
-use super::modules::Modules;
 use super::moved::name_moved;
 use crate::inspect::mappings::{self, Backing, Mapping};
+use crate::unwind::cfi::Cfi;
+use crate::unwind::history::PastImage;
+use crate::unwind::module::ModuleId;
+use crate::unwind::modules::Modules;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -20,7 +20,7 @@ const SHARED_MEMORY: [&str; 5] = ["/memfd:", "/dev/zero", "/anon_hugepage", "/de
 
 /// The code in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
+pub(in crate::unwind) enum Code {
     /// Code of a file or of the vdso.
     Module(ModuleId),
     /// Code of a JIT compiler.
@@ -32,22 +32,22 @@ pub(super) enum Code {
 /// An executable mapping.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
-    pub(super) mapping: Mapping,
-    pub(super) code: Code,
+    pub(in crate::unwind) mapping: Mapping,
+    pub(in crate::unwind) code: Code,
     /// Call frame information, and the difference between its stated addresses and addresses of the
     /// process; none until [`Region::load`], or if there is none.
-    pub(super) cfi: Option<(Arc<Cfi>, u64)>,
+    pub(in crate::unwind) cfi: Option<(Arc<Cfi>, u64)>,
     loaded: bool,
 }
 
 impl Region {
     /// File offset of an address in the region.
-    pub(super) fn offset(&self, address: u64) -> u64 {
+    pub(in crate::unwind) fn offset(&self, address: u64) -> u64 {
         address.wrapping_sub(self.mapping.start).wrapping_add(self.mapping.offset)
     }
 
     /// Gets the call frame information, at the first frame in this region.
-    pub(super) fn load(&mut self, modules: &mut Modules) {
+    pub(in crate::unwind) fn load(&mut self, modules: &mut Modules) {
         if std::mem::replace(&mut self.loaded, true) {
             return;
         }
@@ -119,7 +119,7 @@ impl Regions {
     }
 
     /// The modules of all regions.
-    pub(super) fn modules(&self) -> impl Iterator<Item = ModuleId> {
+    pub(in crate::unwind) fn modules(&self) -> impl Iterator<Item = ModuleId> {
         self.0.iter().filter_map(|region| match region.code {
             Code::Module(id) => Some(id),
             Code::Jit | Code::Trampoline => None,
@@ -132,7 +132,7 @@ impl Regions {
     }
 
     /// Whether both have the same mappings at the same addresses.
-    pub(super) fn is_same(&self, other: &Regions) -> bool {
+    pub(in crate::unwind) fn is_same(&self, other: &Regions) -> bool {
         self.0.iter().map(|it| &it.mapping).eq(other.0.iter().map(|it| &it.mapping))
     }
 
@@ -186,7 +186,7 @@ fn file_code(path: &str, module: ModuleId, modules: &Modules) -> Code {
 }
 
 /// The vdso of the daemon itself. All 64-bit processes have the same vdso.
-pub(super) fn read_own_vdso() -> Option<Vec<u8>> {
+pub(in crate::unwind) fn read_own_vdso() -> Option<Vec<u8>> {
     let own = std::process::id();
     let mappings = mappings::read(own).ok()?;
     let vdso = mappings.iter().find(|mapping| mapping.backing == Backing::Vdso)?;
