@@ -1,9 +1,13 @@
 //! Entries for the fuzzer: what is read of a file or of `/proc` before a process is attached to.
 
+use super::cgroup;
 use super::contents::Contents;
+use super::maps;
 use super::moving::Executables;
+use super::notes;
+use super::spec;
 use super::spec::Spec;
-use super::{cgroup, maps, notes, spec, usdt};
+use super::usdt;
 use std::fs::File;
 
 /// Searches an ELF file for allocators, in full.

@@ -3,7 +3,7 @@
 
 use super::clock::monotonic_ns;
 use super::config::AttachMode;
-use super::ingest::{Ingest, halved};
+use super::records::ingest::{Ingest, halved};
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
 use crate::store::{Designs, LiveSample, StackId};
@@ -182,7 +182,7 @@ impl Worker {
 
     /// Ends the live samples of these slots in the daemon's copy: all, or those of images before
     /// `generation`. Returns the ended samples.
-    /// The entries in the kernel's live set are stale by then, see [`super::stale_returns`].
+    /// The entries in the kernel's live set are stale by then, see [`super::records::stale_returns`].
     pub(super) fn end_blocks(
         &mut self,
         slots: &[u32],

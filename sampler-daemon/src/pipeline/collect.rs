@@ -1,8 +1,8 @@
 //! Forgets what no process needs any more, by a garbage collection of stacks and modules. Months of
 //! short processes fill no table.
 
-use super::ingest::Ingest;
-use super::process::ProfiledProcess;
+use super::processes::process::ProfiledProcess;
+use super::records::ingest::Ingest;
 use crate::store::give_up::give_up;
 use crate::store::stacks::{MAX_STACKS, StackFrame};
 use crate::store::{Moves, ProcessId};

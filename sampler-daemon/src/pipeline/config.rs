@@ -1,8 +1,8 @@
 //! The worker's configuration.
 
-use super::exclude::Exclusion;
-use super::held_at_exit::AtExit;
-use super::injections::Injecting;
+use super::library::injections::Injecting;
+use super::processes::exclude::Exclusion;
+use super::records::held_at_exit::AtExit;
 use crate::bpf::Settings;
 use crate::inspect::moving::Executables;
 use crate::inspect::spec::Spec;

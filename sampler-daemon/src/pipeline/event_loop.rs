@@ -3,7 +3,7 @@
 //! The order of the steps matters. A comment at each step says why it has its place.
 
 use super::config::AttachMode;
-use super::ingest::Event;
+use super::records::ingest::Event;
 use super::worker::Worker;
 use anyhow::bail;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

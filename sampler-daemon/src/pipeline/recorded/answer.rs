@@ -1,7 +1,7 @@
 //! The store's answers, as json: the profile of kind live, a window, lifetimes, processes and
 //! outcomes.
 
-use crate::pipeline::ingest::Ingest;
+use crate::pipeline::records::ingest::Ingest;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, StackId};
 use rustc_hash::FxHashMap;

@@ -9,8 +9,8 @@
 
 mod answer;
 
-use super::ingest::Ingest;
-use super::process::ProfiledProcess;
+use super::processes::process::ProfiledProcess;
+use super::records::ingest::Ingest;
 use crate::bpf::ring::{Record, parse};
 use crate::inspect::mappings::{Backing, Mapping};
 use crate::store::{ProcessId, ProcessRecord, Sampling};

@@ -2,8 +2,8 @@
 
 use super::gather::Gathered;
 use super::leaks::unix_ns;
-use super::raised::raised;
-use crate::pipeline::coverage::{Case, grouped};
+use super::notes::raised::raised;
+use crate::pipeline::processes::coverage::{Case, grouped};
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, ProcessRecord};
 use sampler_common::counters::Outcome;

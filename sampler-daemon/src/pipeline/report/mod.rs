@@ -2,7 +2,6 @@
 //! directory has.
 
 pub(in crate::pipeline) mod capabilities;
-pub(in crate::pipeline) mod cost_advice;
 pub(in crate::pipeline) mod gather;
 pub(in crate::pipeline) mod gather_epochs;
 pub(in crate::pipeline) mod history;
@@ -12,22 +11,16 @@ pub(in crate::pipeline) mod listing;
 pub(in crate::pipeline) mod losses;
 pub(in crate::pipeline) mod mapped_profile;
 pub(in crate::pipeline) mod metrics;
-pub(in crate::pipeline) mod missing;
-pub(in crate::pipeline) mod missing_names;
 pub(in crate::pipeline) mod names;
+pub(in crate::pipeline) mod notes;
 pub(in crate::pipeline) mod order;
 pub(in crate::pipeline) mod profile;
-pub(in crate::pipeline) mod raised;
 pub(in crate::pipeline) mod raw;
-pub(in crate::pipeline) mod rss;
 pub(in crate::pipeline) mod scope;
 pub(in crate::pipeline) mod select;
 pub(in crate::pipeline) mod status;
 pub(in crate::pipeline) mod summed;
-pub(in crate::pipeline) mod unexplained;
-pub(in crate::pipeline) mod unnamed_code;
 pub(in crate::pipeline) mod usable;
-pub(in crate::pipeline) mod window_notes;
 
 use super::command::Command;
 use super::worker::Worker;

@@ -1,6 +1,6 @@
 //! The symbolizer's thread, which looks up names without delaying ingestion.
 
-use super::missing_names;
+use super::notes::missing_names;
 use crate::debuginfod::Debuginfod;
 use crate::parser::{Counts, FILE_TIME, Parser};
 use crate::symbolize::{Symbolizer, unnamed_code};

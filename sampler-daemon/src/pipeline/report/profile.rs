@@ -1,10 +1,12 @@
 //! Gives names to a raw profile, and intervals to its moments.
 
 use super::names::{Named, Names};
+use super::notes::rss;
+use super::notes::unexplained;
+use super::notes::unnamed_code;
 use super::order::ordered;
 use super::raw::{RawFrame, RawProfile};
-use super::rss;
-use super::{summed, unexplained, unnamed_code};
+use super::summed;
 use crate::unwind::GeneratedCode;
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Row, everything, unsampled};

@@ -3,9 +3,9 @@
 
 use super::gather::Gathered;
 use super::losses::RawLoss;
+use super::notes::unexplained::Compared;
 use super::order::leave_out;
 use super::scope::{Borders, Scope};
-use super::unexplained::Compared;
 use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::cost::UnreadCost;
 use crate::pipeline::worker::Worker;

@@ -1,7 +1,7 @@
 //! The daemon's status report.
 
-use super::super::injections::Injections;
-use super::unexplained::{self, Compared};
+use super::super::library::injections::Injections;
+use super::notes::unexplained::{self, Compared};
 use crate::bpf::{ProbeEngine, Settings};
 use crate::inspect::allocator::Function;
 use crate::inspect::memory;
@@ -9,10 +9,10 @@ use crate::links;
 use crate::pipeline::clock;
 use crate::pipeline::command::SamplingReport;
 use crate::pipeline::cost::{Prices, UnreadCost};
-use crate::pipeline::coverage::MAX_BLIND_PROCESSES;
-use crate::pipeline::exclude::Exclusion;
 use crate::pipeline::latency::Histogram;
-use crate::pipeline::process_events::EventCounts;
+use crate::pipeline::processes::coverage::MAX_BLIND_PROCESSES;
+use crate::pipeline::processes::exclude::Exclusion;
+use crate::pipeline::processes::process_events::EventCounts;
 use crate::pipeline::worker::Worker;
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
 use crate::unwind::{Counts, MAX_NAME_BYTES};
