@@ -1,8 +1,8 @@
 //! Runs `sampler-inject`: one short-lived process for each operation, so that any failure ends with
 //! that process. samplerd itself never traces a process.
 
-use crate::inspect::injected;
 use crate::inspect::mappings::{self, Backing};
+use crate::inspect::process::injected;
 use crate::inspect::process::pids;
 use crate::installed;
 use std::collections::HashSet;

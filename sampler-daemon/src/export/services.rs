@@ -5,7 +5,7 @@
 //! series for each service, and pids come and go.
 
 use super::label::Label;
-use crate::inspect::cgroup::pod_uid;
+use crate::inspect::process::cgroup::pod_uid;
 use crate::pipeline::Program;
 use rustc_hash::FxHashMap;
 use sampler_common::encode::push::Attributes;

@@ -2,8 +2,8 @@
 //! size, and runtimes that map the memory of their objects themselves and never call `malloc` for
 //! it.
 
-use super::environment::variable;
-use super::program;
+use super::process::environment::variable;
+use super::process::program;
 use sampler_common::note::BlindSpot;
 
 /// A runtime with a heap of its own.

@@ -5,16 +5,16 @@
 //! `contents` decides what a file contains; this file handles processes.
 
 use super::allocator::Allocator;
-use super::contents::Contents;
+use super::allocator::contents::Contents;
+use super::allocator::spec::{self, Spec};
+use super::code::moved;
+use super::code::moving::{self, Executables};
 use super::coverage;
 use super::discovery::{Discovery, InForce, NONE_MAPPED, SelfSampler};
 use super::elf::{Elf, ElfError};
-use super::in_force;
 use super::mappings::{self, Backing, Mapping};
-use super::moved;
-use super::moving::{self, Executables};
-use super::preloaded::Preloaded;
-use super::spec::{self, Spec};
+use super::process::in_force;
+use super::process::preloaded::Preloaded;
 use super::usdt::Usdt;
 use crate::regular_file::open_regular;
 use sampler_common::note::BlindSpot;

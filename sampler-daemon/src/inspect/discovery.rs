@@ -1,9 +1,9 @@
 //! The result of a search for allocators in a process, and which of its functions are probed.
 
 use super::allocator::{Allocator, Function};
-use super::injected;
-use super::patched::Patched;
-use super::preloaded::Preloaded;
+use super::code::patched::Patched;
+use super::process::injected;
+use super::process::preloaded::Preloaded;
 use super::usdt::Usdt;
 use sampler_common::note::BlindSpot;
 use sampler_common::source::SampleSource;
@@ -27,7 +27,7 @@ const PAST_MALLOC: &str = "is called past malloc, which the in-process sampler s
 /// `malloc`.
 const OTHER_MALLOC: &str = "is not the malloc that the sampler samples: what the program allocates from it by its address (dlopen, dlsym) is not seen";
 
-/// Reported about a program that may move its code, with the probes in it ([`super::moving`]).
+/// Reported about a program that may move its code, with the probes in it ([`super::code::moving`]).
 pub(super) const MAY_MOVE: &str = "may move its code to anonymous memory";
 pub(super) const WOULD_KILL: &str = ", where a probe would kill it: allocations that it serves are not seen (--probe-executables all: at that risk)";
 const MOVED: &str =

@@ -1,12 +1,12 @@
 //! Entries for the fuzzer: what is read of a file or of `/proc` before a process is attached to.
 
-use super::cgroup;
-use super::contents::Contents;
-use super::maps;
-use super::moving::Executables;
-use super::notes;
-use super::spec;
-use super::spec::Spec;
+use super::allocator::contents::Contents;
+use super::allocator::spec;
+use super::allocator::spec::Spec;
+use super::code::moving::Executables;
+use super::elf::notes;
+use super::mappings::maps;
+use super::process::cgroup;
 use super::usdt;
 use std::fs::File;
 

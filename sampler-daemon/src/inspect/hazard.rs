@@ -1,7 +1,7 @@
 //! Processes that a return probe could harm. They are refused, because no profile is worth a crash.
 
 use super::elf::Elf;
-use super::program::Program;
+use super::process::program::Program;
 use std::fs::{self, File};
 
 /// The first kernel whose return probes match shadow stacks.

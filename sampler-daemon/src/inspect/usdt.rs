@@ -11,8 +11,8 @@ mod operand;
 
 use self::note::Note;
 use super::allocator::Function;
+use super::code::emulated::FIVE_BYTE_NOP;
 use super::elf::{Elf, ElfError};
-use super::emulated::FIVE_BYTE_NOP;
 use super::placement::Placement;
 use object::LittleEndian as LE;
 use object::elf::{SHT_NOTE, SectionHeader64};

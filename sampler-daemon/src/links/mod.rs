@@ -14,8 +14,8 @@ pub use shared::{MAX_FILES, SharedLinks};
 
 use crate::bpf::{Kernel, Link, Settings};
 use crate::inspect::allocator::Allocator;
+use crate::inspect::code::patched::Patched;
 use crate::inspect::discovery::SelfSampler;
-use crate::inspect::patched::Patched;
 use closing::ClosingLinks;
 use own::OwnLinks;
 use points::{Owner, attach, attach_sampler, reattach};

@@ -4,9 +4,9 @@ use super::FileId;
 use super::points::{Owner, attach, attach_sampler};
 use crate::bpf::{Kernel, Link, Settings, pages};
 use crate::inspect::allocator::Allocator;
-use crate::inspect::code_in_memory;
+use crate::inspect::code::in_memory;
+use crate::inspect::code::patched::Patched;
 use crate::inspect::discovery::SelfSampler;
-use crate::inspect::patched::Patched;
 use anyhow::ensure;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -220,7 +220,7 @@ impl SharedLinks {
 /// Splits an allocator into the part to probe, and the functions that are patched in any process
 /// that maps the file now.
 fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
-    let patched = code_in_memory::patched_anywhere(allocator);
+    let patched = in_memory::patched_anywhere(allocator);
     let mut intact = allocator.clone();
     for of in &patched {
         tracing::warn!("not probed in any process: {}", of.blind_spot(of.pid));

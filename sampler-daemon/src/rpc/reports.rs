@@ -3,7 +3,7 @@
 use super::convert::{cost, forecast, sources};
 use super::{convert, histograms, v1};
 use crate::export::{Counts, Exports};
-use crate::inspect::memory::Memory;
+use crate::inspect::process::memory::Memory;
 use crate::pipeline::{
     Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, ProcessSums,
     SamplingReport, StatusReport,

@@ -2,7 +2,7 @@
 
 use super::module::{Frame, ModuleId, ModuleKind};
 use super::modules::Modules;
-use crate::inspect::allocator_text::AllocatorText;
+use crate::inspect::allocator::text::AllocatorText;
 use std::os::unix::fs::FileExt as _;
 
 impl Modules {

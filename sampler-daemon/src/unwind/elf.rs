@@ -6,7 +6,7 @@
 use super::cfi::cache::MAX_UNWIND_BYTES;
 use super::module::CodeSegment;
 use crate::bounded_file::{BoundedFile, MAX_HEADER_BYTES};
-use crate::inspect::notes;
+use crate::inspect::elf::notes;
 use object::elf::{
     FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64, SHT_NOBITS,
 };

@@ -1,7 +1,7 @@
 //! Cost of the library for a process, and its behaviour at its bounds.
 
 use anyhow::{Context, Result, ensure};
-use sampler_daemon::inspect::preloaded::Preloaded;
+use sampler_daemon::inspect::process::preloaded::Preloaded;
 use sampler_tests::{Daemon, preload};
 use std::fs::{self, File};
 

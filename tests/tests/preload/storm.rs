@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_common::sampling::Rate;
-use sampler_daemon::inspect::preloaded::Preloaded;
+use sampler_daemon::inspect::process::preloaded::Preloaded;
 use sampler_tests::{Daemon, Truth, Workload, preload, wait};
 use serde_json::Value;
 use std::fs::File;

@@ -15,7 +15,7 @@ use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use sampler_common::windows::Budget;
 use sampler_daemon::bpf::ProbeEngine;
-use sampler_daemon::inspect::moving::Executables;
+use sampler_daemon::inspect::code::moving::Executables;
 use sampler_daemon::pid_argument::parse_pid;
 use sampler_daemon::pipeline::Exclusion;
 use sampler_daemon::rpc::listen;

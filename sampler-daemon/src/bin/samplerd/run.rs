@@ -11,8 +11,8 @@ use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES, MAX_SLOTS};
 use sampler_daemon::bpf::btf::TaskOffsets;
 use sampler_daemon::bpf::{Guardian, ProbeEngine, Settings, preflight};
 use sampler_daemon::export::Exporter;
+use sampler_daemon::inspect::allocator::spec::{self, Spec};
 use sampler_daemon::inspect::process::Process;
-use sampler_daemon::inspect::spec::{self, Spec};
 use sampler_daemon::pid_namespace::PidNamespace;
 use sampler_daemon::pipeline::{
     self, AtExit, AttachMode, Config, Exclusion, Names, Profiler, WorkerThread,

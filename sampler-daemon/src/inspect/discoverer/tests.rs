@@ -81,7 +81,7 @@ fn assert_sound(allocator: &Allocator) {
         std::os::unix::fs::FileExt::read_exact_at(&*allocator.file, &mut bytes, at).unwrap();
         let mut decoder = iced_x86::Decoder::new(64, &bytes, 0);
         let length = decoder.decode().len();
-        let emulated = super::super::emulated::is_emulated(&bytes[..length]);
+        let emulated = super::super::code::emulated::is_emulated(&bytes[..length]);
         assert_eq!(emulated, function.placement.emulated, "{function:?}");
     }
 }

@@ -4,8 +4,8 @@
 //! A function is *through* another one if it calls that one, so that a probe on both would count
 //! the call twice (malloc/malloc.c, malloc/reallocarray.c, string/strdup.c, …).
 
-use crate::inspect::family::{Entry, entry};
-use crate::inspect::symbols::Symbol;
+use crate::inspect::allocator::family::{Entry, entry};
+use crate::inspect::elf::symbols::Symbol;
 use sampler_common::wire::{Role, Shape};
 
 /// How calls of a function are counted.

@@ -5,7 +5,7 @@
 //! `fallback_impl` for the other cases. Before 5.3, `operator new` calls malloc. `xallocx` only
 //! resizes in place, and is no allocation.
 
-use crate::inspect::family::{
+use crate::inspect::allocator::family::{
     Entry, Family, aligned_at, calloc, free, malloc, posix_memalign, realloc,
 };
 

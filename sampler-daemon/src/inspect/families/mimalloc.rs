@@ -4,7 +4,7 @@
 //! move a block to a larger alignment. For an alignment of 8 or less, malloc is inlined into them
 //! and not seen. Since version 3.2 they call only functions of their own.
 
-use crate::inspect::family::{
+use crate::inspect::allocator::family::{
     Family, aligned_at, calloc, calloc_at, free, malloc, malloc_at, new, new_at, posix_memalign,
     realloc, realloc_at, reallocarray_at,
 };

@@ -2,7 +2,7 @@
 //! in `aligned_alloc`. `realloc` does everything itself (src/malloc of musl 1.2.3). The libc's own
 //! allocations by `__libc_malloc` are not the program's.
 
-use crate::inspect::family::Family;
+use crate::inspect::allocator::family::Family;
 
 pub(in crate::inspect) const MUSL: Family = Family {
     name: "musl",

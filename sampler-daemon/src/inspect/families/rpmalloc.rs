@@ -1,7 +1,9 @@
 //! rpmalloc: linked into programs, with or without replacing malloc (rpmalloc.h, malloc.c of
 //! rpmalloc 1.4).
 
-use crate::inspect::family::{Family, aligned_at, calloc, free, malloc, posix_memalign, realloc};
+use crate::inspect::allocator::family::{
+    Family, aligned_at, calloc, free, malloc, posix_memalign, realloc,
+};
 
 pub(in crate::inspect) const RPMALLOC: Family = Family {
     name: "rpmalloc",

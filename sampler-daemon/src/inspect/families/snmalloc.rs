@@ -1,7 +1,7 @@
 //! snmalloc, with its prefix (`snmalloc-rs` too) and as `libsnmallocshim.so`. Every function does
 //! its own work (src/snmalloc/override/malloc.cc and rust.cc).
 
-use crate::inspect::family::{
+use crate::inspect::allocator::family::{
     Family, aligned_at, calloc, free, malloc, malloc_at, posix_memalign, realloc, realloc_at,
     reallocarray_at,
 };

@@ -1,7 +1,9 @@
 //! oneTBB's allocator. `libtbbmalloc.so` has the functions; `libtbbmalloc_proxy.so` replaces malloc
 //! and calls them.
 
-use crate::inspect::family::{Family, aligned_at, calloc, free, malloc, posix_memalign, realloc};
+use crate::inspect::allocator::family::{
+    Family, aligned_at, calloc, free, malloc, posix_memalign, realloc,
+};
 
 pub(in crate::inspect) const SCALABLE: Family = Family {
     name: "tbbmalloc",

@@ -1,6 +1,6 @@
 //! tcmalloc. Every function does its own work, `operator new` included, and has two names or more.
 
-use crate::inspect::family::{
+use crate::inspect::allocator::family::{
     Family, aligned_at, calloc, free, malloc, new, posix_memalign, realloc,
 };
 

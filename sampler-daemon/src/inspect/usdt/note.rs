@@ -4,7 +4,7 @@
 //! probe, `.stapsdt.base` at link time, and the semaphore (0 without one). Provider, name and
 //! arguments follow, each with a zero behind it.
 
-use crate::inspect::notes::each;
+use crate::inspect::elf::notes::each;
 
 /// Type of these notes, under the name "stapsdt".
 const NT_STAPSDT: u32 = 3;

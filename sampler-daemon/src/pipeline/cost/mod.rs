@@ -14,7 +14,7 @@ use super::processes::facts;
 use super::worker::Worker;
 use crate::bpf::{Kernel, calibrate};
 use crate::inspect::allocator::Function;
-use crate::inspect::processor::{RESOLUTION_NS, processor_ns};
+use crate::inspect::process::processor::{RESOLUTION_NS, processor_ns};
 use crate::store::ProcessId;
 use sampler_common::cost::{Measured, Placed, Program, Range, Report, Spent, Tariff, Work};
 use sampler_common::estimate::Confidence;

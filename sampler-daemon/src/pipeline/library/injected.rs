@@ -10,8 +10,8 @@
 //! Every inspection of the process, and every answer, first reads from the process whether the
 //! hooks are installed.
 
-use crate::inspect::injected::Image;
 use crate::inspect::mappings;
+use crate::inspect::process::injected::Image;
 use crate::pipeline::worker::Worker;
 use crate::store::Orphaned;
 use sampler_common::counters::Outcome;

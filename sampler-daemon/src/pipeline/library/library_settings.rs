@@ -13,7 +13,7 @@
 use super::injected::InjectedImage;
 use super::overhead_budget::CpusInUse;
 use crate::inspect::discovery::Discovery;
-use crate::inspect::preloaded::{Block, State};
+use crate::inspect::process::preloaded::{Block, State};
 use crate::pipeline::clock::monotonic_ns;
 use crate::pipeline::config::AttachMode;
 use crate::pipeline::worker::Worker;

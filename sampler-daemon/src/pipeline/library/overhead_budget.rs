@@ -11,7 +11,7 @@
 //! its interval when it allocates more.
 //! The cost of its hooks in each call is not included: that cost is fixed.
 
-use crate::inspect::processor::processor_ns;
+use crate::inspect::process::processor::processor_ns;
 use crate::pipeline::worker::Worker;
 use sampler_common::cost::{Events, Placed, Work};
 use sampler_common::estimate::Confidence;

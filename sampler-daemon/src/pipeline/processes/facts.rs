@@ -1,10 +1,10 @@
 //! Facts that are read of a process while it exists, and kept after it has ended.
 
-use crate::inspect::cgroup::{self, Cgroup};
-use crate::inspect::environment;
-use crate::inspect::memory;
+use crate::inspect::process::cgroup::{self, Cgroup};
+use crate::inspect::process::environment;
+use crate::inspect::process::memory;
+use crate::inspect::process::processor;
 use crate::inspect::process::{self, Process};
-use crate::inspect::processor;
 use crate::store::{ProcessIdentity, ProcessRecord};
 
 /// The identity of a process, whichever process has its pid now.

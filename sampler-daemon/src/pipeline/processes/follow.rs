@@ -5,7 +5,7 @@ use super::schedule::{NEW_IMAGE_WAIT, longest_wait};
 use crate::inspect::allocator::Allocator;
 use crate::inspect::discovery::Discovery;
 use crate::inspect::mappings;
-use crate::inspect::unchanged;
+use crate::inspect::mappings::unchanged;
 use crate::pipeline::config::AttachMode;
 use crate::pipeline::worker::Worker;
 use rustc_hash::FxHashSet;

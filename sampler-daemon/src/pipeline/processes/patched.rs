@@ -1,4 +1,4 @@
-//! Functions whose code in memory differs from their file's ([`crate::inspect::code_in_memory`]):
+//! Functions whose code in memory differs from their file's ([`crate::inspect::code::in_memory`]):
 //! they are left unprobed and reported.
 //!
 //! Each function of a process is compared before the attach, and again at each inspection: a
@@ -9,11 +9,11 @@
 
 use super::attach::not_probed;
 use crate::inspect::allocator::{Allocator, Function};
-use crate::inspect::code_in_memory::{Code, Found};
+use crate::inspect::code::in_memory::{Code, Found};
+use crate::inspect::code::patched::Patched;
 use crate::inspect::discovery::Discovery;
-use crate::inspect::injected::Image;
 use crate::inspect::mappings::{self, Mapping};
-use crate::inspect::patched::Patched;
+use crate::inspect::process::injected::Image;
 use crate::pipeline::worker::Worker;
 use sampler_common::note::BlindSpot;
 use sampler_common::wire::{LiveEntry, LiveKey};

@@ -1,7 +1,7 @@
 //! Process events from the kernel: images are built from them, and allocators are found by them.
 
 use crate::bpf::events::{EventKind, NewMapping, ProcessEvent, ProcessEvents};
-use crate::inspect::inspected_files::InspectedFiles;
+use crate::inspect::mappings::inspected_files::InspectedFiles;
 use crate::inspect::mappings::{self, Mapping};
 use crate::pipeline::clock::monotonic_ns;
 use crate::pipeline::worker::Worker;

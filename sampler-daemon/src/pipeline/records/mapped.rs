@@ -5,7 +5,7 @@
 //! The probes on the C library's functions report every call alike; the stack distinguishes the
 //! callers.
 //! A call is an **allocator's** if one of these frames is allocator code
-//! ([`crate::inspect::allocator_text`]):
+//! ([`crate::inspect::allocator::text`]):
 //!
 //! - the frames from the leaf on that lie in the file of the mapping function. `mmap` and `malloc`
 //!   are both in the libc: glibc gets its memory by `malloc → sysmalloc → mmap`, inside one file;
@@ -29,7 +29,7 @@
 
 use super::captured_stack::ending;
 use super::ingest::Ingest;
-use crate::inspect::allocator_text::AllocatorText;
+use crate::inspect::allocator::text::AllocatorText;
 use crate::pipeline::processes::process::ProfiledProcess;
 use crate::store::mapped::{Origin, Piece, Remap};
 use crate::store::stacks::StackFrame;

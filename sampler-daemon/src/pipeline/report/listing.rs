@@ -3,7 +3,7 @@
 use super::gather::Gathered;
 use super::scope::Scope;
 use super::usable::Usable;
-use crate::inspect::memory::{self, Memory};
+use crate::inspect::process::memory::{self, Memory};
 use crate::pipeline::command::ProcessReport;
 use crate::pipeline::cost::UnreadCost;
 use crate::pipeline::worker::Worker;

@@ -4,7 +4,7 @@ use super::super::library::injections::Injections;
 use super::notes::unexplained::{self, Compared};
 use crate::bpf::{ProbeEngine, Settings};
 use crate::inspect::allocator::Function;
-use crate::inspect::memory;
+use crate::inspect::process::memory;
 use crate::links;
 use crate::pipeline::clock;
 use crate::pipeline::command::SamplingReport;

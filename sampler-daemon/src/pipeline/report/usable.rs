@@ -1,6 +1,6 @@
 //! How much larger than requested live blocks are. It is known for glibc's allocator only.
 
-use crate::inspect::usable::Blocks;
+use crate::inspect::allocator::usable::Blocks;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -16,8 +16,8 @@ pub(super) use window::Reading;
 
 use super::worker::Worker;
 use crate::bpf::windows::WindowGates;
-use crate::inspect::probe_addresses;
-use crate::inspect::processor;
+use crate::inspect::placement::probe_addresses;
+use crate::inspect::process::processor;
 use crate::store::{ProcessId, Sampling};
 use sampler_common::windows::{Budget, Clock, Group, Ledger, Planner, Window};
 use sampler_common::wire::Gate;

@@ -18,7 +18,7 @@ pub(super) mod replaced_names;
 mod rewritten;
 
 use crate::inspect::process::is_there;
-use crate::inspect::runtime;
+use crate::inspect::process::runtime;
 use name_budget::{NameBudget, NameShare};
 use perf_map::{AddedLines, PerfMap};
 use perf_map_file::{Stamp, Writer};

@@ -2,7 +2,7 @@
 
 use super::super::cfi::Cfi;
 use super::super::elf::Sections;
-use crate::inspect::calls::{self, Target};
+use crate::inspect::code::calls::{self, Target};
 use crate::inspect::elf::{Elf, ElfError};
 use std::fs::File;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Compares the memory of processes with what a profile reports as held.
 
-use crate::inspect::memory::{self, Memory};
+use crate::inspect::process::memory::{self, Memory};
 use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::report::scope::Scope;
 use crate::pipeline::report::usable::Usable;

@@ -8,7 +8,7 @@
 //! Freed blocks from before the attach make the result smaller. It is reported if it exceeds the
 //! overhead of allocators.
 
-use crate::inspect::memory;
+use crate::inspect::process::memory;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;

@@ -1,6 +1,6 @@
 //! Notes about generated code without names: what would name it.
 
-use crate::inspect::runtime;
+use crate::inspect::process::runtime;
 use crate::unwind::GeneratedCode;
 use sampler_common::note::{Names, Note, Runtime, UnnamedCode};
 use std::collections::BTreeMap;

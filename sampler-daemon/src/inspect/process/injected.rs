@@ -1,0 +1,94 @@
+//! The injected image in a process, and whether its hooks are installed.
+//!
+//! An image stays mapped when the sampler has been removed. No hook leads into the image then, and
+//! the process runs as if the image were not there. Reference: `sampler-inject`, and the record
+//! that it leaves in the process ([`sampler_common::injected`]).
+
+use crate::inspect::mappings::{Backing, Mapping};
+use sampler_common::injected::{Hook, HookState, Record};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+/// Path of an image's memory file in a process.
+pub const PATH: &str = "/memfd:otel_memory-sampler";
+/// Functions whose hooks see all ends of blocks and most allocations. No image is injected without
+/// these hooks.
+const FOLLOWED: [&str; 3] = ["malloc", "realloc", "free"];
+/// Bytes of the record's page.
+const PAGE_BYTES: usize = 4096;
+
+/// An image in a process.
+#[derive(Debug)]
+pub struct Image {
+    pid: u32,
+    hooks: Vec<Hook>,
+}
+
+impl Image {
+    /// Finds the image of a process with these mappings; `None` if the process has no finished
+    /// image.
+    pub fn find(pid: u32, mappings: &[Mapping]) -> Option<Image> {
+        let is_of_image =
+            |of: &&Mapping| matches!(&of.backing, Backing::File(path) if path == PATH);
+        let mut starts = mappings.iter().filter(is_of_image).map(|of| of.start).peekable();
+        starts.peek()?;
+        let memory = memory(pid)?;
+        let record = starts.find_map(|start| {
+            let mut page = [0; PAGE_BYTES];
+            memory.read_exact_at(&mut page, start).ok()?;
+            Record::parse(&page)
+        })?;
+        let is_followed = |of: &Hook| FOLLOWED.contains(&of.name.as_str());
+        let hooks = record.hooks.into_iter().filter(is_followed).collect();
+        Some(Image { pid, hooks })
+    }
+
+    /// Whether all hooks of the `FOLLOWED` functions are installed; `None` if the memory cannot be
+    /// read, most likely because the process has ended.
+    pub fn is_hooked(&self) -> Option<bool> {
+        let memory = memory(self.pid)?;
+        let mut is_hooked = !self.hooks.is_empty();
+        for hook in &self.hooks {
+            let mut bytes = [0; 5];
+            memory.read_exact_at(&mut bytes, hook.patch).ok()?;
+            is_hooked &= hook.state(bytes) == HookState::In;
+        }
+        Some(is_hooked)
+    }
+}
+
+fn memory(pid: u32) -> Option<File> {
+    File::open(format!("/proc/{pid}/mem")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::mappings;
+    use sampler_common::injected::{IMAGE, JUMP};
+
+    #[test]
+    fn no_image_is_found_in_an_uninjected_process() {
+        let pid = std::process::id();
+        assert!(Image::find(pid, &mappings::read(pid).unwrap()).is_none());
+        assert_eq!(PATH, format!("/memfd:{IMAGE}"));
+    }
+
+    #[test]
+    fn an_image_is_hooked_if_all_hooks_are_in() {
+        let code = [JUMP, 1, 2, 3, 4, 0x41, 1, 2, 3, 4];
+        let hook = |name: &str, at: usize| Hook {
+            name: name.to_owned(),
+            patch: code.as_ptr() as u64 + at as u64,
+            original: 0x41,
+            following: [1, 2, 3, 4],
+            boundaries: 0,
+        };
+        let image = |hooks| Image { pid: std::process::id(), hooks };
+        assert_eq!(image(vec![hook("malloc", 0)]).is_hooked(), Some(true));
+        assert_eq!(image(vec![hook("malloc", 0), hook("free", 5)]).is_hooked(), Some(false));
+        assert_eq!(image(Vec::new()).is_hooked(), Some(false));
+        let gone = Hook { patch: 0, ..hook("free", 0) };
+        assert_eq!(image(vec![gone]).is_hooked(), None);
+    }
+}
