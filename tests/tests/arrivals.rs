@@ -233,7 +233,7 @@ fn now_ns() -> u64 {
 /// (`u64::MAX` if it got no probe in time), and the number of allocations missed before the probe.
 fn discovery(daemon: &Daemon, program: &str) -> Result<(u64, u64)> {
     const BLOCKS: u64 = 20_000 + STEP.0;
-    const TOLD: usize = 20;
+    const PRINTED_EVERY: usize = 20;
     let (directory, path) = copied(program, "steady")?;
     let start = now_ns();
     let child = Command::new(&path).stdout(Stdio::piped()).spawn().context("start steady")?;
@@ -251,7 +251,7 @@ fn discovery(daemon: &Daemon, program: &str) -> Result<(u64, u64)> {
     let seen = found.and_then(|of| of["exact"]["alloc_objects"].as_u64()).unwrap_or(0);
     let missed = BLOCKS.saturating_sub(seen);
     drop(directory);
-    let first = times.get(missed as usize / TOLD);
+    let first = times.get(missed as usize / PRINTED_EVERY);
     Ok((first.map_or(u64::MAX, |first| first.saturating_sub(start)), missed))
 }
 

@@ -16,7 +16,7 @@
 #define NAME(a, b) GLUE(a, b)
 #define WORK NAME(step_, STEP)
 
-enum { BLOCKS = 100, BLOCK = 40960, STEADY_BLOCKS = 20000, PAUSE_NS = 20000, TOLD = 20 };
+enum { BLOCKS = 100, BLOCK = 40960, STEADY_BLOCKS = 20000, PAUSE_NS = 20000, PRINTED_EVERY = 20 };
 
 DISTINCT void *brief_alloc(size_t size) {
     void *p = malloc(size);
@@ -37,16 +37,16 @@ static long long now(void) {
 
 /* The time of every 20th allocation. */
 static void steady(void) {
-    static long long times[STEADY_BLOCKS / TOLD];
+    static long long times[STEADY_BLOCKS / PRINTED_EVERY];
     for (int i = 0; i < STEADY_BLOCKS; i++) {
         long long t = now();
-        if (i % TOLD == 0) times[i / TOLD] = t;
+        if (i % PRINTED_EVERY == 0) times[i / PRINTED_EVERY] = t;
         WORK(1, 64);
         while (now() < t + PAUSE_NS);
     }
-    static char text[STEADY_BLOCKS / TOLD * 21 + 2];
+    static char text[STEADY_BLOCKS / PRINTED_EVERY * 21 + 2];
     size_t n = 0;
-    for (int i = 0; i < STEADY_BLOCKS / TOLD; i++)
+    for (int i = 0; i < STEADY_BLOCKS / PRINTED_EVERY; i++)
         n += (size_t)sprintf(text + n, "%lld ", times[i]);
     text[n++] = '\n';
     if (write(1, text, n) != (ssize_t)n) _exit(4);

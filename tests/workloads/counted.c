@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Word of sampler_preload_settings that counts samples of which nobody is told (sampler-preload/src/settings.rs). */
+/* Word of sampler_preload_settings that counts samples that nobody received (sampler-preload/src/settings.rs). */
 #define UNHEARD 8
 #define SIZE 64
 

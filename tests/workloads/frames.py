@@ -1,6 +1,6 @@
 """Allocates from Python code of many shapes, and says what the stack of each allocation was, as Python itself sees it.
 
-At each line it prints `{"size": ["function (file:line)", …], …}`, oldest frame first. Blocks are told apart by their sizes, which are too large for Python's own allocator.
+At each line it prints `{"size": ["function (file:line)", …], …}`, oldest frame first. Blocks are distinguished by their sizes, which are too large for Python's own allocator.
 `go` allocates at each shape, `stops N` once at N chains of random shapes, `inside` in other interpreters of the process, and `gone` in code that is gone.
 """
 import asyncio

@@ -31,7 +31,7 @@ API void arena_free(void *p) {
     if (otel_memory_free_semaphore) FIRE_FREE(p);
 }
 
-/* Whatever it is told. */
+/* Reports an allocation with any numbers. */
 API void arena_say(void *p, size_t size, size_t weighted) { FIRE_ALLOC(p, size, weighted); }
 
 API unsigned arena_semaphores(void) {

@@ -1,7 +1,7 @@
-/* A storm, and when that has been told of, a calm:
- *     pressure STORM CALM SIZE UNTIL_TOLD
+/* A storm, and when a line says that the test has seen the storm, a calm:
+ *     pressure STORM CALM SIZE UNTIL_LINE
  * STORM blocks of SIZE bytes as fast as it can, all but the last 64 of them freed; CALM blocks of as many bytes with a millisecond after
- * each, all held. UNTIL_TOLD is `storm`, `calm` or `neither`: that one goes on until a line comes.
+ * each, all held. UNTIL_LINE is `storm`, `calm` or `neither`: that one goes on until a line comes.
  */
 #include "protocol.h"
 #include <poll.h>

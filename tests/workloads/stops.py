@@ -67,7 +67,7 @@ def run(pid, stops):
     # The profiler is attached meanwhile; a line says that it is.
     os.read(0, 1)
     for stop in range(stops):
-        # Uneven steps, so that a periodic program is met at different places.
+        # Uneven steps, so that a periodic program is stopped at different places.
         for _ in range((stop * 7) % 23):
             gdb.execute("continue", to_string=True)
             finish_call(breakpoint)

@@ -53,7 +53,7 @@ mod tests {
     fn only_links_of_one_file_share_its_pages() {
         if std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) != 0 {
             let own = File::open("/proc/self/exe").unwrap();
-            assert!(are_shared(&own, &own).is_err(), "only root is told");
+            assert!(are_shared(&own, &own).is_err(), "only root can compare files");
             return;
         }
         let directory = tempfile::tempdir().unwrap();

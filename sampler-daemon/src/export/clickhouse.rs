@@ -13,7 +13,7 @@ use super::stamp::{Host, Stamp};
 use super::window::{Dictionaries, Window};
 use hyper::body::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use sampler_common::encode::tables::{EncodeError, Files, Known, Table};
+use sampler_common::encode::tables::{EncodeError, Files, Table, WrittenRows};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ struct Unsent {
     /// Bytes of all tables.
     bytes: u64,
     /// Rows of dictionaries in the tables.
-    new: Known,
+    new: WrittenRows,
 }
 
 impl ClickHouse {

@@ -2,7 +2,7 @@
 
 use super::outbox::Waiting;
 use sampler_common::encode::push::Push;
-use sampler_common::encode::tables::{EncodeError, Files, Known, files};
+use sampler_common::encode::tables::{EncodeError, Files, WrittenRows, files};
 use std::sync::Arc;
 
 /// Most rows of dictionaries that are remembered, 8 bytes each and some for the table. Beyond that,
@@ -41,7 +41,7 @@ impl Waiting for Window {
 /// The rows of dictionaries that a destination has, and the day for which it has them.
 #[derive(Default)]
 pub(super) struct Dictionaries {
-    known: Known,
+    known: WrittenRows,
     day: String,
 }
 
@@ -62,7 +62,7 @@ impl Dictionaries {
     }
 
     /// Remembers rows that the destination has now.
-    pub(super) fn add(&mut self, rows: &Known) {
+    pub(super) fn add(&mut self, rows: &WrittenRows) {
         self.known.add(rows);
     }
 

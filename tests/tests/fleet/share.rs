@@ -5,7 +5,7 @@ use super::simulated::{INTERVAL_BYTES, cover, host_factor, same, sampled};
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use sampler_common::encode::push::{CodeFile, Draw, Frame, Push, ServiceTotals, Stack};
-use sampler_common::encode::tables::{Known, files};
+use sampler_common::encode::tables::{WrittenRows, files};
 use sampler_common::estimate::RowMoments;
 use sampler_common::profile::{Kind, Line};
 use sampler_tests::child::kill;
@@ -78,7 +78,7 @@ fn simulate(folder: &Path) -> Result<Truth> {
     let mut truth = Truth::default();
     for host in 0..HOSTS {
         let push = window(&mut rng, host, &mut truth);
-        for file in files(&[push], &Known::default())?.files {
+        for file in files(&[push], &WrittenRows::default())?.files {
             let mut path = folder.join(file.table.name()).join("dt=2025-11-29");
             if !file.table.is_dictionary() {
                 path.push("hour=13");

@@ -5,7 +5,7 @@ use super::is_interval_of;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use sampler_common::encode::push::{CodeFile, Draw, Frame, Push, ServiceTotals, Stack};
-use sampler_common::encode::tables::{Known, files};
+use sampler_common::encode::tables::{WrittenRows, files};
 use sampler_common::estimate::{Moments, RowMoments};
 use sampler_common::profile::{Kind, Line};
 use sampler_tests::fleet::{ENGINES, Row, ask, number, python, text, whole};
@@ -131,7 +131,13 @@ impl HostWindow {
     }
 
     /// Writes the tables as samplerd does.
-    fn write(&self, folder: &Path, host: usize, window: u64, known: &mut Known) -> Result<()> {
+    fn write(
+        &self,
+        folder: &Path,
+        host: usize,
+        window: u64,
+        known: &mut WrittenRows,
+    ) -> Result<()> {
         let written = files(&self.pushes, known)?;
         for file in written.files {
             let mut path = folder.join(file.table.name()).join("dt=2025-11-29");
@@ -159,7 +165,7 @@ fn simulate(folder: &Path) -> Result<Truth> {
     let mut truth = Truth::default();
     let names = services();
     for host in 0..HOSTS {
-        let mut known = Known::default();
+        let mut known = WrittenRows::default();
         let windows = [0, 1].map(|window| HostWindow::new(host, window));
         for (window, mut of) in (0..).zip(windows) {
             for (service, name) in names.iter().enumerate() {

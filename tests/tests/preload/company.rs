@@ -99,5 +99,5 @@ fn heard_at_once() -> Result<Result<(), String>> {
     workload.truth()?;
     workload.exit()?;
     daemon.stop()?;
-    Ok(if took < SOON { Ok(()) } else { Err(format!("heard after {took:?}")) })
+    Ok(if took < SOON { Ok(()) } else { Err(format!("received after {took:?}")) })
 }

@@ -77,7 +77,7 @@ fn a_static_program_runs_unsampled_with_a_note() -> Result<()> {
 /// process by its first sample.
 #[test]
 fn a_short_program_keeps_the_limit() -> Result<()> {
-    again::until("a limit that is heard of in time", 5, keeps_the_limit)
+    again::until("a limit that arrives in time", 5, keeps_the_limit)
 }
 
 fn keeps_the_limit() -> Result<Result<(), String>> {

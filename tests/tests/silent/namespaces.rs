@@ -304,6 +304,6 @@ fn is_named(mount: &UserMount, said: &str) -> Result<()> {
     for part in [&file, &point, "allow_other"] {
         ensure!(said.contains(part), "{part:?} is not said: {said}");
     }
-    ensure!(!said.contains("run as root"), "root is refused, and told to be root: {said}");
+    ensure!(!said.contains("run as root"), "root is refused, and asked to be root: {said}");
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! of this host has it.
 
 use super::column::{Column, EncodeError, file, text};
-use super::identity::{Known, file_id, frame_id, function, hashed, lines_hash, quality};
+use super::identity::{WrittenRows, file_id, frame_id, function, hashed, lines_hash, quality};
 use super::schema::Table;
 use super::{File, Push};
 use crate::encode::NO_STACK;
@@ -12,8 +12,8 @@ use parquet::data_type::ByteArray;
 
 /// New rows, by column.
 pub(super) struct Dictionary<'a> {
-    known: &'a Known,
-    new: Known,
+    known: &'a WrittenRows,
+    new: WrittenRows,
     mappings: [Vec<ByteArray>; 3],
     frames: (Vec<i64>, Vec<ByteArray>, Vec<i64>),
     symbols: Symbols,
@@ -71,10 +71,10 @@ pub fn symbols<'a>(
 }
 
 impl<'a> Dictionary<'a> {
-    pub(super) fn new(known: &'a Known) -> Dictionary<'a> {
+    pub(super) fn new(known: &'a WrittenRows) -> Dictionary<'a> {
         Dictionary {
             known,
-            new: Known::default(),
+            new: WrittenRows::default(),
             mappings: Default::default(),
             frames: Default::default(),
             symbols: Symbols::default(),
@@ -165,7 +165,7 @@ impl<'a> Dictionary<'a> {
 
     /// Returns the files of all tables with new rows, and the new rows. If nothing is known yet, the
     /// tables without rows have a file too: an engine needs one to know the columns.
-    pub(super) fn files(self) -> Result<(Vec<File>, Known), EncodeError> {
+    pub(super) fn files(self) -> Result<(Vec<File>, WrittenRows), EncodeError> {
         let tables = [
             (Table::Mappings, self.mappings.map(Column::Text).into()),
             (

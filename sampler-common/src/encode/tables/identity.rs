@@ -6,13 +6,13 @@ use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Rows of dictionaries, by a hash of each row.
+/// Rows of dictionaries that are written, by a hash of each row.
 #[derive(Clone, Debug, Default)]
-pub struct Known(HashSet<i64>);
+pub struct WrittenRows(HashSet<i64>);
 
-impl Known {
+impl WrittenRows {
     /// Adds rows.
-    pub fn add(&mut self, rows: &Known) {
+    pub fn add(&mut self, rows: &WrittenRows) {
         self.0.extend(&rows.0);
     }
 
@@ -26,7 +26,7 @@ impl Known {
         self.0.len()
     }
 
-    /// Whether no row is known.
+    /// Whether there is no row.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -35,7 +35,7 @@ impl Known {
         self.0.contains(&row)
     }
 
-    /// Adds a row. Returns whether it was not known.
+    /// Adds a row. Returns whether it is new.
     pub(super) fn insert(&mut self, row: i64) -> bool {
         self.0.insert(row)
     }

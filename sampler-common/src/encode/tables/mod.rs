@@ -22,7 +22,7 @@ use facts::facts;
 
 pub use column::EncodeError;
 pub use dictionary::symbols;
-pub use identity::Known;
+pub use identity::WrittenRows;
 pub use read::{FrameRow, MappingRow, ReadError, frames, mappings, qualities};
 pub use schema::{SCHEMA_VERSION, Table};
 
@@ -41,9 +41,9 @@ pub struct Files {
     /// The files, in the order in which they should be written: a row that another row refers to
     /// comes first. [`Table::Coverage`] comes last, and shows that the window is complete.
     pub files: Vec<File>,
-    /// Rows of dictionaries that the files contain. [`Known::add`] takes them once the files are
+    /// Rows of dictionaries that the files contain. [`WrittenRows::add`] takes them once the files are
     /// written.
-    pub new: Known,
+    pub new: WrittenRows,
 }
 
 /// Encodes pushes. Rows of dictionaries that are in `known` are left out. A host that was not drawn
@@ -51,7 +51,7 @@ pub struct Files {
 ///
 /// # Errors
 /// If the Parquet library refuses a column, which no input should cause.
-pub fn files(pushes: &[Push], known: &Known) -> Result<Files, EncodeError> {
+pub fn files(pushes: &[Push], known: &WrittenRows) -> Result<Files, EncodeError> {
     let drawn: Vec<&Push> = pushes.iter().filter(|push| push.draw.is_drawn).collect();
     let mut dictionary = Dictionary::new(known);
     let ids: Vec<Vec<i64>> = drawn.iter().map(|push| dictionary.add(push)).collect();

@@ -81,7 +81,7 @@ fn longs(rows: &[Row], name: &str) -> Vec<i64> {
 
 #[test]
 fn moments_are_read_back_as_they_were() {
-    let files = files(&[push(Kind::Alloc), push(Kind::Live)], &Known::default()).unwrap();
+    let files = files(&[push(Kind::Alloc), push(Kind::Live)], &WrittenRows::default()).unwrap();
     let alloc = rows(&files, Table::Alloc);
     // The two places without a name are one stack.
     assert_eq!(alloc.len(), 3);
@@ -100,7 +100,7 @@ fn moments_are_read_back_as_they_were() {
 
 #[test]
 fn services_without_samples_are_covered() {
-    let files = files(&[push(Kind::Alloc)], &Known::default()).unwrap();
+    let files = files(&[push(Kind::Alloc)], &WrittenRows::default()).unwrap();
     assert_eq!(files.files.last().map(|of| of.table), Some(Table::Coverage));
     let coverage = rows(&files, Table::Coverage);
     assert_eq!(longs(&coverage, "processes"), [2, 1]);
@@ -116,7 +116,7 @@ fn services_without_samples_are_covered() {
 fn a_host_that_was_not_drawn_has_a_coverage_only() {
     let draw = Draw { inclusion: 0.5, day: 20_421, is_drawn: false };
     let push = Push { draw, stacks: Vec::new(), frames: Vec::new(), ..push(Kind::Alloc) };
-    let files = files(&[push], &Known::default()).unwrap();
+    let files = files(&[push], &WrittenRows::default()).unwrap();
     let tables: Vec<Table> = files.files.iter().map(|file| file.table).collect();
     assert_eq!(tables, [Table::Coverage]);
     let coverage = rows(&files, Table::Coverage);
@@ -126,7 +126,7 @@ fn a_host_that_was_not_drawn_has_a_coverage_only() {
 
 #[test]
 fn dictionary_rows_are_written_once() {
-    let mut known = Known::default();
+    let mut known = WrittenRows::default();
     let first = files(&[push(Kind::Alloc), push(Kind::Live)], &known).unwrap();
     let stacks = rows(&first, Table::Stacks);
     assert_eq!(longs(&stacks, "depth").iter().filter(|depth| **depth == 0).count(), 3);
@@ -155,7 +155,7 @@ fn a_frame_whose_names_are_left_to_others_has_its_place() {
     let mut push = push(Kind::Alloc);
     push.files[0].path = "/usr/bin/x y".into();
     push.frames.iter_mut().filter(|frame| frame.code.is_some()).for_each(|of| of.lines.clear());
-    let files = files(&[push], &Known::default()).unwrap();
+    let files = files(&[push], &WrittenRows::default()).unwrap();
     let symbols = rows(&files, Table::Symbols);
     let names: Vec<Field> = symbols.iter().map(|row| value(row, "function")).collect();
     let expected = ["x y+0x7", "x y+0xffffffffffffffff", "[jit]", "[no stack]"];
@@ -184,7 +184,7 @@ fn dictionaries(code: &[(String, String)], places: &[(usize, u64, Vec<Line>)]) -
     let all: Vec<u32> = (0..frames.len() as u32).collect();
     let stacks = merged([row(0, &all, 16.0, 0.5)]);
     let push = Push { files: code, frames, stacks, ..push(Kind::Alloc) };
-    let files = files(std::slice::from_ref(&push), &Known::default()).unwrap();
+    let files = files(std::slice::from_ref(&push), &WrittenRows::default()).unwrap();
     (push, files)
 }
 

@@ -47,8 +47,8 @@ pub(in crate::inspect) struct Contents {
 enum Gap {
     /// `malloc` and `free` of no known allocator.
     Unknown,
-    /// An allocator of which only this mark was found, and no function to probe.
-    Hidden { mark: &'static str, name: &'static str },
+    /// An allocator of which only this name was found, and no function to probe.
+    Hidden { unique_name: &'static str, name: &'static str },
     /// A static program whose symbols have been stripped.
     StrippedStatic,
     /// A static program with symbols, but without a `malloc` symbol (Go, for example).
@@ -160,10 +160,11 @@ impl Contents {
         self.gap = match families.first() {
             _ if !self.functions.is_empty() => None,
             // The proxy calls the functions of the other library.
-            Some(family) if family.marks == tbbmalloc::PROXY.marks => None,
+            Some(family) if family.unique_names == tbbmalloc::PROXY.unique_names => None,
             Some(family) => {
-                let mark = family.marks.iter().find(|mark| defines(symbols, mark));
-                mark.map(|mark| Gap::Hidden { mark, name: family.name })
+                let unique_name =
+                    family.unique_names.iter().find(|unique_name| defines(symbols, unique_name));
+                unique_name.map(|unique_name| Gap::Hidden { unique_name, name: family.name })
             }
             None if defines(symbols, "malloc") && defines(symbols, "free") => Some(Gap::Unknown),
             None if is_program && !elf.has_static_symbols() => Some(Gap::StrippedStatic),
@@ -261,7 +262,9 @@ impl Contents {
             Gap::Unknown => {
                 format!("its malloc is not an allocator we know: {unseen} (--allocator-spec)")
             }
-            Gap::Hidden { mark, name } => format!("contains {name} ({mark}): {unseen}"),
+            Gap::Hidden { unique_name, name } => {
+                format!("contains {name} ({unique_name}): {unseen}")
+            }
             Gap::StrippedStatic => {
                 format!("static and stripped, its malloc cannot be found: {unseen}")
             }
@@ -313,10 +316,10 @@ fn is_inlined(elf: &Elf<'_>, prefix: &str) -> Result<bool, ElfError> {
 }
 
 fn is_in(family: &Family, symbols: &[Symbol]) -> bool {
-    family.marks.iter().any(|mark| defines(symbols, mark))
+    family.unique_names.iter().any(|unique_name| defines(symbols, unique_name))
 }
 
-/// Whether the file is musl. The shared library exports none of its marks, and has a soname only on
+/// Whether the file is musl. The shared library exports none of its unique names, and has a soname only on
 /// some systems.
 fn is_musl(elf: &Elf<'_>, path: &str) -> bool {
     let name = match elf.soname.as_str() {
@@ -326,12 +329,14 @@ fn is_musl(elf: &Elf<'_>, path: &str) -> bool {
     name == "libc.so" || name.starts_with("libc.musl") || name.starts_with("ld-musl")
 }
 
-/// Whether the file's `malloc` belongs to this family, of which the file defines a mark.
+/// Whether the file's `malloc` belongs to this family, of which the file defines a unique name.
 fn owns_malloc(family: &Family, symbols: &[Symbol]) -> bool {
     let malloc = symbols.iter().find(|symbol| symbol.name == "malloc");
     let Some(malloc) = malloc else { return false };
     let is_entry = |symbol: &Symbol| family.entries.iter().any(|of| of.symbol == symbol.name);
     let is_alias = symbols.iter().any(|symbol| symbol.svma == malloc.svma && is_entry(symbol));
-    let marks = family.marks;
-    is_alias || marks == musl::MUSL.marks || marks == tbbmalloc::PROXY.marks
+    let unique_names = family.unique_names;
+    is_alias
+        || unique_names == musl::MUSL.unique_names
+        || unique_names == tbbmalloc::PROXY.unique_names
 }

@@ -31,14 +31,15 @@ impl Definitions {
         names: &[&'static str],
         user_functions: &[Entry],
     ) -> Result<Definitions, ElfError> {
-        let marks: Vec<&'static str> = family::marks().collect();
-        let wanted = Wanted { prefix: "", names, marks: &marks };
+        let unique_names: Vec<&'static str> = family::unique_names().collect();
+        let wanted = Wanted { prefix: "", names, unique_names: &unique_names };
         let [exported, all] = elf.both_functions(&wanted)?;
         let exports_malloc = defines(&exported.functions, "malloc");
         let prefixes: BTreeSet<&String> = exported.prefixes.union(&all.prefixes).collect();
         let mut prefixed = Vec::new();
         for prefix in prefixes {
-            let behind = merged(elf.both_functions(&Wanted { prefix, marks: &[], ..wanted })?);
+            let behind =
+                merged(elf.both_functions(&Wanted { prefix, unique_names: &[], ..wanted })?);
             if FAMILIES.iter().any(|family| is_whole(family, &behind)) {
                 prefixed.push((prefix.clone(), behind));
             }
@@ -71,7 +72,7 @@ pub(super) fn is_whole(family: &Family, symbols: &[Symbol]) -> bool {
         let mut entries = family.entries.iter().filter(|entry| is_wanted(entry));
         entries.any(|entry| defines(symbols, entry.symbol))
     };
-    family.marks.iter().any(|mark| defines(symbols, mark))
+    family.unique_names.iter().any(|unique_name| defines(symbols, unique_name))
         && has(|entry| entry.role != Role::Free)
         && has(|entry| entry.role == Role::Free)
 }
@@ -101,15 +102,15 @@ fn drop_namesakes(symbols: &mut Vec<Symbol>, user_functions: &[Entry]) {
 /// Addresses of jemalloc's standard functions if all of jemalloc is local. Of several functions
 /// with one name, jemalloc's is the nearest to `mallctl`, since both are in the same source file.
 fn nearest_to_mallctl(symbols: &[Symbol], trusted: &HashSet<u64>) -> Vec<u64> {
-    let is_mark = |of: &&Symbol| of.is_local && JEMALLOC.marks.contains(&of.name);
-    let Some(mark) = symbols.iter().find(is_mark) else { return Vec::new() };
+    let is_unique = |of: &&Symbol| of.is_local && JEMALLOC.unique_names.contains(&of.name);
+    let Some(mallctl) = symbols.iter().find(is_unique) else { return Vec::new() };
     let names = JEMALLOC.entries.iter().map(|entry| entry.symbol).filter(|name| is_standard(name));
     let nearest = names.filter_map(|name| {
         let named = symbols.iter().filter(|symbol| symbol.name == name);
         let is_found = named.clone().any(|symbol| trusted.contains(&symbol.svma));
         named
             .map(|symbol| symbol.svma)
-            .min_by_key(|at| at.abs_diff(mark.svma))
+            .min_by_key(|at| at.abs_diff(mallctl.svma))
             .filter(|_| !is_found)
     });
     nearest.collect()

@@ -26,7 +26,7 @@ pub(in crate::inspect) struct Family {
     /// The allocator's name.
     pub(in crate::inspect) name: &'static str,
     /// Functions that identify the allocator: a file that defines one of them contains it.
-    pub(in crate::inspect) marks: &'static [&'static str],
+    pub(in crate::inspect) unique_names: &'static [&'static str],
     /// The allocator's own functions. The most usual name of a function comes before its aliases.
     pub(in crate::inspect) entries: &'static [Entry],
     /// Functions that the allocator's `operator new` calls if malloc is inlined into it.
@@ -175,16 +175,16 @@ pub(in crate::inspect) fn is_operator(symbol: &str) -> bool {
 }
 
 /// The names that identify the families with functions of their own.
-pub(in crate::inspect) fn marks() -> impl Iterator<Item = &'static str> {
+pub(in crate::inspect) fn unique_names() -> impl Iterator<Item = &'static str> {
     let families = FAMILIES.iter().filter(|family| !family.entries.is_empty());
-    families.flat_map(|family| family.marks.iter().copied())
+    families.flat_map(|family| family.unique_names.iter().copied())
 }
 
 /// Every name to look up for all families.
 pub(in crate::inspect) fn names() -> impl Iterator<Item = &'static str> {
     let own = FAMILIES.iter().flat_map(|family| {
         let entries = family.entries.iter().map(|entry| entry.symbol);
-        entries.chain(family.marks.iter().copied()).chain(family.behind_new.iter().copied())
+        entries.chain(family.unique_names.iter().copied()).chain(family.behind_new.iter().copied())
     });
     let inlined = families::jemalloc::BEHIND_INLINED.iter().map(|entry| entry.symbol);
     STANDARD.iter().map(|entry| entry.symbol).chain(own).chain(inlined)
@@ -207,7 +207,7 @@ mod tests {
                 let has_pointer = matches!(entry.role, Role::Realloc | Role::PosixMemalign);
                 assert_eq!(has_pointer, shape.is_own() && shape.pointer() != NONE, "{entry:?}");
             }
-            assert!(!family.marks.is_empty(), "{}", family.name);
+            assert!(!family.unique_names.is_empty(), "{}", family.name);
         }
     }
 

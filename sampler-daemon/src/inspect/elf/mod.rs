@@ -152,14 +152,14 @@ impl<'f> Elf<'f> {
     /// Defined functions with one of these names that other files can bind to. Every version of a
     /// name is a symbol of its own.
     pub fn dynamic_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
-        let wanted = Wanted { prefix: "", names, marks: &[] };
+        let wanted = Wanted { prefix: "", names, unique_names: &[] };
         Ok(self.functions(self.dynamic_symbols.as_ref(), &wanted)?.functions)
     }
 
     /// Defined functions with one of these names in the symbol table that `strip` removes. Local
     /// functions are included.
     pub fn static_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
-        let wanted = Wanted { prefix: "", names, marks: &[] };
+        let wanted = Wanted { prefix: "", names, unique_names: &[] };
         Ok(self.functions(self.static_symbols.as_ref(), &wanted)?.functions)
     }
 

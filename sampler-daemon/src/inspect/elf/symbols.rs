@@ -59,7 +59,7 @@ pub(in crate::inspect) struct Wanted<'w> {
     /// The names.
     pub names: &'w [&'static str],
     /// Some of the names. Any other prefix of such a name is returned as a found prefix.
-    pub marks: &'w [&'static str],
+    pub unique_names: &'w [&'static str],
 }
 
 /// The result of a search.
@@ -67,7 +67,7 @@ pub(in crate::inspect) struct Wanted<'w> {
 pub(in crate::inspect) struct Found {
     /// Defined functions, in the table's order.
     pub functions: Vec<Symbol>,
-    /// Prefixes of the marks, each once.
+    /// Prefixes of the unique names, each once.
     pub prefixes: BTreeSet<String>,
 }
 
@@ -140,7 +140,7 @@ impl Table {
         file: &File,
         name: &'static str,
     ) -> Result<Option<u64>, ElfError> {
-        let wanted = Wanted { prefix: "", names: &[name], marks: &[] };
+        let wanted = Wanted { prefix: "", names: &[name], unique_names: &[] };
         let mut found = None;
         self.each_named(file, &self.places(file, &wanted)?.names, |_, _, symbol| {
             let is_object = symbol.st_info & 0xf == elf::STT_OBJECT;
@@ -160,7 +160,7 @@ impl Table {
         names: &[&'static str],
     ) -> Result<HashMap<u32, &'static str>, ElfError> {
         let mut found = HashMap::new();
-        let places = self.places(file, &Wanted { prefix, names, marks: &[] })?.names;
+        let places = self.places(file, &Wanted { prefix, names, unique_names: &[] })?.names;
         self.each_named(file, &places, |index, name, _| {
             found.insert(index as u32, name);
             Ok(found.len())
@@ -218,7 +218,7 @@ impl Table {
                     if let Some(before) = before.strip_suffix(prefix) {
                         places.names.insert((start + before.len() as u64) as u32, *name);
                     }
-                    if wanted.marks.contains(name) && places.prefixes.len() < PREFIXES {
+                    if wanted.unique_names.contains(name) && places.prefixes.len() < PREFIXES {
                         places.prefixes.extend(prefix_at_end(before));
                     }
                 }

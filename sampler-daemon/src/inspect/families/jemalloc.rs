@@ -11,9 +11,9 @@ use crate::inspect::allocator::family::{
 
 pub(in crate::inspect) const JEMALLOC: Family = Family {
     name: "jemalloc",
-    // Linkers leave out functions that a program does not call, so there are several marks.
+    // Linkers leave out functions that a program does not call, so there are several names.
     // tcmalloc has no function with one of these names.
-    marks: &["mallctl", "mallocx", "rallocx"],
+    unique_names: &["mallctl", "mallocx", "rallocx"],
     entries: &[
         malloc("malloc"),
         calloc("calloc"),

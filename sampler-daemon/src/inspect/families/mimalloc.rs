@@ -12,7 +12,7 @@ use sampler_common::wire::NONE;
 
 pub(in crate::inspect) const MIMALLOC: Family = Family {
     name: "mimalloc",
-    marks: &["mi_malloc", "_mi_malloc_generic"],
+    unique_names: &["mi_malloc", "_mi_malloc_generic"],
     entries: &[
         malloc("mi_malloc"),
         malloc("mi_zalloc"),
@@ -74,7 +74,7 @@ pub(in crate::inspect) const MIMALLOC: Family = Family {
 /// (alloc-aligned.c).
 pub(in crate::inspect) const MIMALLOC_THEAP: Family = Family {
     name: "mimalloc",
-    marks: &["mi_theap_malloc", "_mi_theap_malloc_zero"],
+    unique_names: &["mi_theap_malloc", "_mi_theap_malloc_zero"],
     entries: &[
         realloc("mi_realloc_aligned"),
         realloc("mi_realloc_aligned_at"),

@@ -6,7 +6,7 @@ use crate::inspect::allocator::family::Family;
 
 pub(in crate::inspect) const MUSL: Family = Family {
     name: "musl",
-    marks: &["__libc_malloc_impl", "__malloc_allzerop", "__simple_malloc", "__malloc0"],
+    unique_names: &["__libc_malloc_impl", "__malloc_allzerop", "__simple_malloc", "__malloc0"],
     entries: &[],
     behind_new: &[],
 };

@@ -7,7 +7,7 @@ use crate::inspect::allocator::family::{
 
 pub(in crate::inspect) const RPMALLOC: Family = Family {
     name: "rpmalloc",
-    marks: &["rpmalloc"],
+    unique_names: &["rpmalloc"],
     entries: &[
         malloc("rpmalloc"),
         malloc("rpzalloc"),

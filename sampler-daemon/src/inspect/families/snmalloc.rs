@@ -8,7 +8,12 @@ use crate::inspect::allocator::family::{
 
 pub(in crate::inspect) const SNMALLOC: Family = Family {
     name: "snmalloc",
-    marks: &["sn_malloc", "sn_rust_alloc", "snmalloc_get_allocator_stats", "__snmalloc_memcpy"],
+    unique_names: &[
+        "sn_malloc",
+        "sn_rust_alloc",
+        "snmalloc_get_allocator_stats",
+        "__snmalloc_memcpy",
+    ],
     entries: &[
         malloc("sn_malloc"),
         calloc("sn_calloc"),

@@ -7,7 +7,7 @@ use crate::inspect::allocator::family::{
 
 pub(in crate::inspect) const SCALABLE: Family = Family {
     name: "tbbmalloc",
-    marks: &["scalable_malloc"],
+    unique_names: &["scalable_malloc"],
     entries: &[
         malloc("scalable_malloc"),
         calloc("scalable_calloc"),
@@ -26,4 +26,5 @@ pub(in crate::inspect) const SCALABLE: Family = Family {
 };
 
 /// The proxy library. Its functions call those of the other library, so none of them gets a probe.
-pub(in crate::inspect) const PROXY: Family = Family { marks: &["__TBB_malloc_proxy"], ..SCALABLE };
+pub(in crate::inspect) const PROXY: Family =
+    Family { unique_names: &["__TBB_malloc_proxy"], ..SCALABLE };

@@ -7,7 +7,7 @@ use crate::inspect::allocator::family::{
 /// gperftools, minimal and full: `libtcmalloc*.so`.
 pub(in crate::inspect) const GPERFTOOLS: Family = Family {
     name: "tcmalloc",
-    marks: &["tc_malloc"],
+    unique_names: &["tc_malloc"],
     entries: &[
         malloc("tc_malloc"),
         malloc("tc_malloc_skip_new_handler"),
@@ -47,7 +47,7 @@ pub(in crate::inspect) const GPERFTOOLS: Family = Family {
 /// github.com/google/tcmalloc, which is linked into programs.
 pub(in crate::inspect) const GOOGLE: Family = Family {
     name: "tcmalloc",
-    marks: &["TCMallocInternalMalloc"],
+    unique_names: &["TCMallocInternalMalloc"],
     entries: &[
         malloc("TCMallocInternalMalloc"),
         calloc("TCMallocInternalCalloc"),

@@ -49,7 +49,7 @@ enum Change {
 
 /// A cached stack.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct Entry {
     pub(super) stack: StackId,
     /// The view of the image for which the stack is valid.
     pub(super) view: u64,
@@ -79,7 +79,7 @@ pub(in crate::pipeline) struct StackCache {
     pub(in crate::pipeline) is_on: bool,
     /// Slot and id by index in the kernel's array.
     entries: Vec<Option<(u32, u64)>>,
-    known: FxHashMap<u64, Known>,
+    known: FxHashMap<u64, Entry>,
     /// The mappings of each process: generation and view.
     views: FxHashMap<u32, (u32, u64)>,
     recent: Vec<u32>,
@@ -114,14 +114,14 @@ impl StackCache {
     }
 
     /// The stack with this id. Counts that a sample has named it.
-    pub(super) fn named(&mut self, id: u64) -> Option<&Known> {
+    pub(super) fn named(&mut self, id: u64) -> Option<&Entry> {
         let known = self.known.get_mut(&id)?;
         known.hits = known.hits.saturating_add(1);
         Some(known)
     }
 
     /// The stack with this id.
-    pub(super) fn get(&self, id: u64) -> Option<&Known> {
+    pub(super) fn get(&self, id: u64) -> Option<&Entry> {
         self.known.get(&id)
     }
 
@@ -172,14 +172,14 @@ impl StackCache {
             return;
         }
         let Some(mut wire) = wire(unwound, words, &places, &spans) else { return };
-        let Some(index) = self.room(tag) else { return };
+        let Some(index) = self.index_for(tag) else { return };
         self.last_id += 1;
         wire.id = self.last_id;
         let replaced = self.entries[index as usize].replace((space.slot, wire.id));
         self.leaving.extend(replaced.map(|(_, id)| id));
         let (stack, view, call) = (unwound.stack, unwound.view, unwound.call);
         let words = words.into();
-        self.known.insert(wire.id, Known { stack, view, words, call, cost_bytes, hits: 0 });
+        self.known.insert(wire.id, Entry { stack, view, words, call, cost_bytes, hits: 0 });
         self.changes.push(Change::Put(index, tag, wire));
     }
 
@@ -207,7 +207,7 @@ impl StackCache {
     /// The place for one more stack of a set: a vacant one, or one that no sample has named since a
     /// place was last needed.
     /// If there is none, the hits of all stacks of the set are halved.
-    fn room(&mut self, tag: u64) -> Option<u32> {
+    fn index_for(&mut self, tag: u64) -> Option<u32> {
         let set = set(tag);
         let first = set.start as u32;
         let StackCache { entries, known, .. } = self;

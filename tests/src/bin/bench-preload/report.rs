@@ -11,7 +11,7 @@ const GOAL_NS: f64 = 1.5;
 
 /// Whether a setup on this many threads reaches the goal; `None` if the setup has no goal.
 fn is_met(of: &Measured, over: Option<&Spread>) -> Option<bool> {
-    let samples = matches!(of.way, Setup::Unheard | Setup::Heard);
+    let samples = matches!(of.way, Setup::NotAttached | Setup::Attached);
     over.filter(|_| samples).map(|over| over.median <= GOAL_NS)
 }
 
@@ -36,8 +36,9 @@ pub(crate) fn print(machine: &Machine, all: &[Measured], as_json: bool) {
     for of in all {
         let time = Spread::of(of.times_ns.iter().copied()).median;
         let over = over_forwarding(all, of).map_or(String::new(), |over| {
-            let met = is_met(of, Some(&over)).map_or("", |met| if met { "met" } else { "MISSED" });
-            format!("{:+6.2}  {:+.2} … {:+.2}  {met}", over.median, over.low, over.high)
+            let verdict =
+                is_met(of, Some(&over)).map_or("", |is_met| if is_met { "met" } else { "MISSED" });
+            format!("{:+6.2}  {:+.2} … {:+.2}  {verdict}", over.median, over.low, over.high)
         });
         println!("{:>7}  {:28} {time:>5.2}  {}", of.threads, of.way.name(), over.trim_end());
     }

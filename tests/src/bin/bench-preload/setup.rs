@@ -14,22 +14,22 @@ pub(crate) enum Setup {
     /// A library that only forwards.
     Forwarded,
     /// The sampling library, with no listener.
-    Unheard,
+    NotAttached,
     /// The sampling library under a daemon that listens.
-    Heard,
+    Attached,
 }
 
 impl Setup {
     /// All setups.
     pub(crate) const ALL: [Setup; 4] =
-        [Setup::Native, Setup::Forwarded, Setup::Unheard, Setup::Heard];
+        [Setup::Native, Setup::Forwarded, Setup::NotAttached, Setup::Attached];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Setup::Native => "native",
             Setup::Forwarded => "forwarded",
-            Setup::Unheard => "preloaded, nobody listens",
-            Setup::Heard => "preloaded, samplerd attached",
+            Setup::NotAttached => "preloaded, nobody listens",
+            Setup::Attached => "preloaded, samplerd attached",
         }
     }
 }
@@ -57,13 +57,15 @@ impl Programs {
         let mut command = Command::new(&self.program);
         command.args([threads.to_string(), self.pairs.to_string()]);
         // Dropping the daemon ends it.
-        let _daemon = (way == Setup::Heard).then(|| self.listen()).transpose()?;
+        let _daemon = (way == Setup::Attached).then(|| self.listen()).transpose()?;
         match way {
             Setup::Native => {}
             Setup::Forwarded => {
                 command.env("LD_PRELOAD", &self.forward);
             }
-            Setup::Unheard | Setup::Heard => preload::preload(&mut command, self.interval, None)?,
+            Setup::NotAttached | Setup::Attached => {
+                preload::preload(&mut command, self.interval, None)?
+            }
         }
         let said = finish(&mut command)?.success(way.name())?.stdout;
         let said = String::from_utf8(said).context("a number")?;

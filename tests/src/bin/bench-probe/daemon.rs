@@ -58,8 +58,9 @@ pub(crate) fn measure() -> Result<Costs> {
     let before = allocated(&daemon)?;
     let start = Instant::now();
     wait::pass(RATE_PERIOD);
-    let pace = (allocated(&daemon)?.bytes - before.bytes) / start.elapsed().as_secs_f64();
-    let interval_bytes = ((pace / SAMPLES_PER_SECOND) as u64).max(1);
+    let bytes_per_second =
+        (allocated(&daemon)?.bytes - before.bytes) / start.elapsed().as_secs_f64();
+    let interval_bytes = ((bytes_per_second / SAMPLES_PER_SECOND) as u64).max(1);
     daemon.sampler(&["set", "--interval", &interval_bytes.to_string()])?.success("sampler set")?;
     let before = allocated(&daemon)?;
     let busy = processor_seconds(daemon.pid())?;

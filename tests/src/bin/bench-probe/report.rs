@@ -132,10 +132,10 @@ fn case_text(out: &mut String, measured: &Measured) {
 }
 
 fn verdict(goal: Goal, value: f64) -> String {
-    let met = if goal.is_met(value) == Some(true) { "met" } else { "MISSED" };
+    let verdict = if goal.is_met(value) == Some(true) { "met" } else { "MISSED" };
     match goal {
-        Goal::AtMost(bound) => format!("; goal ≤ {bound}: {met}"),
-        Goal::AtLeast(bound) => format!("; goal ≥ {bound}: {met}"),
+        Goal::AtMost(bound) => format!("; goal ≤ {bound}: {verdict}"),
+        Goal::AtLeast(bound) => format!("; goal ≥ {bound}: {verdict}"),
         Goal::Open => String::new(),
     }
 }

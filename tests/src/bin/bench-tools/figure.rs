@@ -132,12 +132,12 @@ fn panel(kind: Kind, points: &[Point]) -> Option<Panel> {
         .filter(|at| (bottom..=top).contains(at))
         .map(|at| (at, format!("×{at}")))
         .collect();
-    let marks: Vec<_> =
+    let counts: Vec<_> =
         points.iter().map(|point| (f64::from(point.at), count(f64::from(point.at)))).collect();
     let (from, to) = (f64::from(first.at), f64::from(last.at));
     Some(Panel {
         title: format!("CPU time by {}", kind.name()),
-        x: Axis::logarithmic(kind.name(), from / 1.2, to * 1.2, &marks),
+        x: Axis::logarithmic(kind.name(), from / 1.2, to * 1.2, &counts),
         y: Axis::logarithmic("by that at the first point", bottom, top, &ticks),
         series: [added, own].into_iter().filter(|series| !series.points.is_empty()).collect(),
     })

@@ -36,10 +36,10 @@ impl Goal {
 
     /// Text for people.
     pub(crate) fn text(&self) -> String {
-        let met = if self.is_met() { "met" } else { "MISSED" };
+        let verdict = if self.is_met() { "met" } else { "MISSED" };
         match self {
             Goal::Memleak(Spread { low, median, high, .. }) => format!(
-                "added: memleak / samplerd ×{median:.1} [{low:.1} … {high:.1}]; goal ≥ {MEMLEAK}: {met}"
+                "added: memleak / samplerd ×{median:.1} [{low:.1} … {high:.1}]; goal ≥ {MEMLEAK}: {verdict}"
             ),
             Goal::Empty(Spread { low, median, high, .. }, each) => {
                 let rest = each.map_or(String::new(), |Spread { low, median, high, .. }| {
@@ -49,7 +49,7 @@ impl Goal {
                 });
                 format!(
                     "added: samplerd / empty ×{median:.2} [{low:.2} … {high:.2}]{rest}; \
-                     goal ≤ {EMPTY:.2} + {SAMPLE_US} µs: {met}"
+                     goal ≤ {EMPTY:.2} + {SAMPLE_US} µs: {verdict}"
                 )
             }
         }

@@ -65,7 +65,7 @@ pub(crate) struct Sampled {
 }
 
 impl Sampled {
-    fn met(&self) -> &'static str {
+    fn verdict(&self) -> &'static str {
         // `bench preload` has the goal for programs that only make pairs of malloc and free.
         match self.workload {
             Workload::Pairs | Workload::PairsTwo => "",
@@ -213,7 +213,7 @@ pub(crate) fn text(all: &[Sampled]) -> String {
             out,
             "{:<15}{slowdown:<15}{limited:<15}{without_reader:<15}{listener:>13} {}",
             of.workload.name(),
-            of.met()
+            of.verdict()
         );
     }
     out
@@ -242,8 +242,13 @@ pub(crate) fn markdown(all: &[Sampled]) -> String {
                    | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
         .to_owned();
     for of in all {
-        let _ =
-            writeln!(out, "| {} | {} | {} |", of.workload.name(), of.cells().join(" | "), of.met());
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} |",
+            of.workload.name(),
+            of.cells().join(" | "),
+            of.verdict()
+        );
     }
     out
 }

@@ -113,9 +113,9 @@ pub(crate) fn goals(rows: &[Row]) -> String {
     for row in rows {
         let mut cells = [const { String::new() }; 3];
         for goal in goals::of(row) {
-            let met = if goal.is_met() { "met" } else { "missed" };
+            let verdict = if goal.is_met() { "met" } else { "missed" };
             let text = |Spread { low, median, high, .. }: &Spread| {
-                format!("**×{median:.2}** [{low:.2}–{high:.2}] {met}")
+                format!("**×{median:.2}** [{low:.2}–{high:.2}] {verdict}")
             };
             match &goal {
                 Goal::Memleak(ratio) => cells[0] = text(ratio),

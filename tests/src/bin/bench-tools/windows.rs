@@ -134,9 +134,9 @@ fn cells(of: &Windowed) -> [String; 6] {
 /// One program, in a line.
 fn line(of: &Windowed) -> String {
     let [slowdown, own, windows, samples, width, off] = cells(of);
-    let met = if of.is_met() { "met" } else { "missed" };
+    let verdict = if of.is_met() { "met" } else { "missed" };
     format!(
-        "{:<15}{slowdown:<15}{own:>6}{windows:>6}{samples:>7}{width:>18}{off:>15}  {met}",
+        "{:<15}{slowdown:<15}{own:>6}{windows:>6}{samples:>7}{width:>18}{off:>15}  {verdict}",
         of.workload.name()
     )
 }
@@ -176,9 +176,9 @@ pub(crate) fn markdown(all: &[Windowed]) -> String {
                    | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
         .to_owned();
     for of in all {
-        let met = if of.is_met() { "met" } else { "missed" };
+        let verdict = if of.is_met() { "met" } else { "missed" };
         let cells = cells(of).join(" | ");
-        let _ = writeln!(out, "| {} | {cells} | {met} |", of.workload.name());
+        let _ = writeln!(out, "| {} | {cells} | {verdict} |", of.workload.name());
     }
     out
 }

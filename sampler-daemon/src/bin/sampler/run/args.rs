@@ -186,7 +186,7 @@ pub(crate) struct StartVerb {
     pub(super) go: i32,
     /// The parent's descriptor that the names of files are written to which will be mapped
     #[arg(long)]
-    pub(super) told: i32,
+    pub(super) report: i32,
     /// User id to take
     #[arg(long)]
     pub(super) uid: Option<u32>,

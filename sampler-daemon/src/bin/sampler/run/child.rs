@@ -23,7 +23,7 @@ const POLL_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 pub(super) struct Program {
     child: Child,
     pidfd: OwnedFd,
-    told: PipeReader,
+    report: PipeReader,
     /// The copy's ends of the pipes, kept until the copy has opened them. Without a writer the pipe
     /// would be at its end.
     ends: Option<(PipeReader, PipeWriter)>,
@@ -42,19 +42,19 @@ impl Program {
     /// Starts the copy.
     pub(super) fn start(verb: &RunVerb, user: Option<&User>) -> Result<Program> {
         let (go_reader, go) = pipe().context("make a pipe")?;
-        let (told, told_writer) = pipe().context("make a pipe")?;
+        let (report, report_writer) = pipe().context("make a pipe")?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("sampler").arg("__start");
         command.arg(format!("--go={}", go_reader.as_raw_fd()));
-        command.arg(format!("--told={}", told_writer.as_raw_fd()));
+        command.arg(format!("--report={}", report_writer.as_raw_fd()));
         command.args(user.map(User::arguments).unwrap_or_default());
         command.args(preload::arguments(verb)?);
         command.arg("--").args(&verb.command);
         let child = command.spawn().context("start a copy of this program")?;
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).context("open the program's pidfd")?;
-        let ends = Some((go_reader, told_writer));
-        Ok(Program { child, pidfd, told, ends, go: Some(go) })
+        let ends = Some((go_reader, report_writer));
+        Ok(Program { child, pidfd, report, ends, go: Some(go) })
     }
 
     /// Returns the process id of the copy, which is also that of the program.
@@ -66,11 +66,11 @@ impl Program {
     pub(super) fn hold(&mut self) -> Result<Held> {
         let mut text = Vec::new();
         while !text.ends_with(&[0, 0]) && text != [0] {
-            let mut descriptors = [PollFd::new(&self.told, PollFlags::IN)];
+            let mut descriptors = [PollFd::new(&self.report, PollFlags::IN)];
             let ready = poll(&mut descriptors, Some(&POLL_PERIOD)).unwrap_or(0);
             if ready > 0 {
                 let mut chunk = [0; 4096];
-                let length = self.told.read(&mut chunk).context("read from the program")?;
+                let length = self.report.read(&mut chunk).context("read from the program")?;
                 text.extend_from_slice(&chunk[..length]);
             } else if let Some(status) = self.child.try_wait().context("wait for the program")? {
                 return Ok(Held::Ended(status));
@@ -89,7 +89,7 @@ impl Program {
         }
         let mut said = Vec::new();
         // The copy's end of the pipe closes at `execve`.
-        self.told.read_to_end(&mut said).context("read from the program")?;
+        self.report.read_to_end(&mut said).context("read from the program")?;
         Ok(said != FAILED)
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn start(verb: &StartVerb) -> ExitCode {
         return ExitCode::from(CANNOT_RUN);
     };
     let prepared = prepare(verb);
-    let (mut go, mut told) = match prepared {
+    let (mut go, mut report) = match prepared {
         Ok(pipes) => pipes,
         Err(error) => {
             say(&format!("sampler: run: {error:#}\n"));
@@ -45,34 +45,34 @@ pub(crate) fn start(verb: &StartVerb) -> ExitCode {
     // If writing or reading fails, the parent is gone, and nothing is run.
     let environment = preload::environment(verb);
     let files = program::files(&path, &environment);
-    if write_files(&mut told, &files).is_err() || go.read_exact(&mut [0]).is_err() {
+    if write_files(&mut report, &files).is_err() || go.read_exact(&mut [0]).is_err() {
         return ExitCode::FAILURE;
     }
     let mut program = Command::new(&path);
     let error = program.arg0(command).args(arguments).envs(environment).exec();
-    let _ = told.write_all(FAILED);
+    let _ = report.write_all(FAILED);
     failed(command, &error)
 }
 
 fn prepare(verb: &StartVerb) -> Result<(File, File)> {
     let of_parent = |descriptor: i32| format!("/proc/{}/fd/{descriptor}", parent_id());
     let go = File::open(of_parent(verb.go)).context("open the parent's pipe")?;
-    let told = OpenOptions::new().write(true).open(of_parent(verb.told));
-    let told = told.context("open the parent's pipe")?;
+    let report = OpenOptions::new().write(true).open(of_parent(verb.report));
+    let report = report.context("open the parent's pipe")?;
     user::take(verb)?;
     preload::check(verb)?;
-    Ok((go, told))
+    Ok((go, report))
 }
 
 /// Writes the paths, each with a NUL at its end, and one more NUL.
-fn write_files(told: &mut File, files: &[PathBuf]) -> io::Result<()> {
+fn write_files(report: &mut File, files: &[PathBuf]) -> io::Result<()> {
     let mut text = Vec::new();
     for file in files {
         text.extend_from_slice(file.as_os_str().as_bytes());
         text.push(0);
     }
     text.push(0);
-    told.write_all(&text)
+    report.write_all(&text)
 }
 
 fn failed(command: &OsStr, error: &io::Error) -> ExitCode {

@@ -36,7 +36,7 @@ const table = new Table(by("table"), by("table-left-out"), (name) => {
 
 const selector = () => (chosen.pid ? { pid: chosen.pid } : {});
 const windowOf = (window) => (window && chosen.kind !== "peak" ? { since: whole(window[0]), until: whole(window[1]) } : {});
-// Times are larger than what a number holds to the unit; borders are met within a millisecond.
+// Times are larger than what a number holds to the unit: borders are exact to a millisecond.
 const whole = (ns) => String(Math.round(ns / 1e6)) + "000000";
 
 // Says what goes on; why something failed stays until something works.
@@ -55,7 +55,7 @@ function refuse(line) {
     element("p", { class: "soft" }, "It looks like ", element("code", {}, `${location.origin}/#token=…`)));
 }
 
-// A samplerd with a budget has no history: the rest is told all the same.
+// A samplerd with --windows has no history: everything else is shown.
 function nothing(error) {
   if (error.status !== 400) throw error;
   return { slots: [], why: error.message };
@@ -72,7 +72,7 @@ async function refresh() {
     const questions = { ...selector(), measure: chosen.measure, kind: chosen.kind };
     // The graph first: samplerd answers one after another, and each is shown when it comes.
     const drawn = ask("/api/graph", { ...questions, ...windowOf(chosen.window) }, signal).then(draw);
-    const told = ask("/api/overview", {}, signal).then((overview) => {
+    const listed = ask("/api/overview", {}, signal).then((overview) => {
       shown.overview = overview;
       offer(overview);
       head.daemon(overview);
@@ -80,7 +80,7 @@ async function refresh() {
     });
     const charted = ask("/api/history", { ...selector(), measure: chosen.measure, seconds: by("span").value }, signal).catch(nothing)
       .then((history) => chart.show(history, chosen.window, chosen.view === "difference" ? chosen.other : null));
-    await Promise.all([drawn, told, charted]);
+    await Promise.all([drawn, listed, charted]);
     addHeld();
     head.profile(shown.graph, shown.overview);
     if (chosen.view === "table") await fillTable(signal);
@@ -292,5 +292,5 @@ keys({
   i: icicle, r: refresh, p: () => change({ live: !chosen.live }),
   w: () => by("chart").focus(),
 });
-// What it can tell decides what is shown first; why it does not answer is told as ever.
+// What samplerd can measure decides what is shown first. An error is shown by `refresh`.
 ask("/api/overview", {}).then((overview) => change({ kind: first(overview, chosen.kind) }), () => change({}));

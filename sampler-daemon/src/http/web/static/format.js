@@ -31,7 +31,7 @@ export const clock = (unixNs) => new Date(unixNs / 1e6).toLocaleTimeString([], {
 
 const hasEnd = (high) => high !== null && isFinite(high);
 
-// No window, or too few, have met an allocation: that tells nothing.
+// No window, or too few, contain an allocation: nothing is known.
 export const isUnmet = ({ value, high }) => value <= 0 && !hasEnd(high);
 
 // `572 MiB … 642 MiB`, nothing where only a lower end is known.

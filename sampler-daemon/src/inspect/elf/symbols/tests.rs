@@ -2,7 +2,7 @@ use super::*;
 use std::io::Write;
 
 const NAMES: Wanted<'static> =
-    Wanted { prefix: "", names: &["malloc", "free", "cfree"], marks: &["malloc"] };
+    Wanted { prefix: "", names: &["malloc", "free", "cfree"], unique_names: &["malloc"] };
 
 fn symbol(name: u32, info: u8, section: u16, svma: u64) -> Vec<u8> {
     let mut bytes = name.to_le_bytes().to_vec();

@@ -27,7 +27,7 @@ sampler top: which processes allocate, and which code in them
                  second where a window of time is looked at (w)
 
  Numbers that are not known are -: no exact counts of processes that sample by
- themselves or with a budget, nothing held where frees are not followed.";
+ themselves or with --windows, nothing held where frees are not followed.";
 
 pub(super) fn help(theme: Theme, buffer: &mut Buffer) {
     let area = buffer.area;
