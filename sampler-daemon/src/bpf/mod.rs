@@ -14,24 +14,16 @@ pub mod fuzz;
 pub mod guardian;
 pub mod kernel;
 pub mod link;
-pub mod live;
-pub mod lost;
+pub mod maps;
 pub mod object;
 pub mod pages;
-pub mod pending;
 pub mod preflight;
-pub mod python;
 mod request;
 pub mod ring;
-pub mod shared;
-pub mod stack_cache;
 #[allow(unsafe_code, reason = "bpf(2) and shared map memory have no safe interface")]
 mod sys;
-pub mod targets;
-pub mod totals;
 pub mod usdt;
 mod verifier;
-pub mod windows;
 
 pub use engine::ProbeEngine;
 pub use guardian::{Attacher, Guardian, Link};

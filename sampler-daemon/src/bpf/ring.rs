@@ -1,6 +1,6 @@
 //! Reads the ring buffer and checks its records before the daemon uses them.
 
-use super::shared::{ProcessSlots, RingPositions};
+use super::maps::shared::{ProcessSlots, RingPositions};
 use aya::maps::{MapData, RingBuf};
 use sampler_common::wire::{
     AllocationRecord, EventRecord, FreeRecord, MAX_PYTHON_FRAMES, MappingRecord, PythonFrame,

@@ -5,7 +5,7 @@ use super::clock::monotonic_ns;
 use super::config::AttachMode;
 use super::records::ingest::{Ingest, halved};
 use super::worker::Worker;
-use crate::bpf::totals::SlotTotals;
+use crate::bpf::maps::totals::SlotTotals;
 use crate::store::{Designs, LiveSample, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;

@@ -1,7 +1,7 @@
 //! Bounds that one process has hit: its own losses, and refusals that protect other processes.
 
 use super::worker::Worker;
-use crate::bpf::totals::SlotTotals;
+use crate::bpf::maps::totals::SlotTotals;
 use crate::store::ProcessId;
 use sampler_common::counters::Outcome;
 

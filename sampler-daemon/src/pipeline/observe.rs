@@ -3,7 +3,7 @@
 use super::clock::monotonic_ns;
 use super::totals::by_class;
 use super::worker::Worker;
-use crate::bpf::totals::SlotTotals;
+use crate::bpf::maps::totals::SlotTotals;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;

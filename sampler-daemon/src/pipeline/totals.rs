@@ -1,7 +1,7 @@
 //! Totals of the kernel side: exact totals, outcomes, and samples whose record was lost.
 
 use super::worker::Worker;
-use crate::bpf::totals::SlotTotals;
+use crate::bpf::maps::totals::SlotTotals;
 use crate::store::{ClassTotals, LostMoments, ProcessId, SizeCell};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::RowMoments;

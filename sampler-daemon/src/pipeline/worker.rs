@@ -46,7 +46,7 @@ pub(super) struct Worker {
     pub(super) stale: Stale,
     pub(super) discoverer: Discoverer,
     /// Outcomes of slots that have become vacant.
-    pub(super) retired: crate::bpf::totals::SlotTotals,
+    pub(super) retired: crate::bpf::maps::totals::SlotTotals,
     pub(super) clock: Clock,
     pub(super) started: Instant,
     /// CPU time of the start without measuring prices, nanoseconds. The kernel's verifier takes

@@ -8,7 +8,7 @@
 //! exact totals or in an outcome. So malloc's emulated hits are what remains of all these ends
 //! without the counted hits.
 
-use crate::bpf::totals::SlotTotals;
+use crate::bpf::maps::totals::SlotTotals;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use sampler_common::cost::Placed;

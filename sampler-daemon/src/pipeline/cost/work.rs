@@ -1,6 +1,6 @@
 //! The work that the probes of a process have done, by the kernel side's counters.
 
-use crate::bpf::totals::SlotTotals;
+use crate::bpf::maps::totals::SlotTotals;
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, Spending};
 use sampler_common::cost::{Events, Placed, Work};

@@ -4,7 +4,7 @@ use super::facts;
 use super::process::ProfiledProcess;
 use super::schedule::InspectionTimer;
 use crate::bpf::ProbeEngine;
-use crate::bpf::totals::SlotTotals;
+use crate::bpf::maps::totals::SlotTotals;
 use crate::inspect::code::patched::Patched;
 use crate::inspect::discovery::Discovery;
 use crate::inspect::hazard::Hazard;
@@ -27,7 +27,7 @@ pub(in crate::pipeline) struct Attached {
     /// `None`: the process was gone before it could be opened.
     pub(in crate::pipeline) process: Option<Process>,
     /// The slot's leader changes when the links were made; see
-    /// [`crate::bpf::shared::ProcessSlots::leader_changes`].
+    /// [`crate::bpf::maps::shared::ProcessSlots::leader_changes`].
     pub(super) leader_changes: u32,
     pub(in crate::pipeline) timer: InspectionTimer,
     /// Fingerprint of the mappings at the last inspection.

@@ -4,7 +4,7 @@
 //! Rates are computed from earlier data and act on later calls only, and every sample carries the
 //! design of its own call. So nothing here can bias an estimate.
 
-use crate::bpf::totals::SlotTotals;
+use crate::bpf::maps::totals::SlotTotals;
 use crate::pipeline::worker::Worker;
 use crate::store::{Designs, Sampling, SamplingRecord};
 use sampler_common::limits::CLASSES;

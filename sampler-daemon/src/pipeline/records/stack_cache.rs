@@ -224,7 +224,7 @@ impl StackCache {
     }
 
     /// Sends the changes to the kernel side.
-    pub(super) fn update_kernel(&mut self, kernel: &mut bpf::stack_cache::StackCache) {
+    pub(super) fn update_kernel(&mut self, kernel: &mut bpf::maps::stack_cache::StackCache) {
         if self.changes.is_empty() {
             return;
         }

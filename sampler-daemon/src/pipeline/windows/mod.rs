@@ -15,7 +15,7 @@ pub(super) use expansion::Expansions;
 pub(super) use window::Reading;
 
 use super::worker::Worker;
-use crate::bpf::windows::WindowGates;
+use crate::bpf::maps::windows::WindowGates;
 use crate::inspect::placement::probe_addresses;
 use crate::inspect::process::processor;
 use crate::store::{ProcessId, Sampling};

@@ -1,7 +1,7 @@
 //! One window of a process: probes are attached, detached, and what was seen in between is added.
 
 use super::Cycle;
-use crate::bpf::totals::SlotTotals;
+use crate::bpf::maps::totals::SlotTotals;
 use crate::pipeline::clock::thread_ns;
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, StackId};

@@ -1,7 +1,7 @@
 //! Where the kernel side finds Python frames (map `PYTHON`).
 
 use super::shared::pages;
-use super::sys::SharedMemory;
+use crate::bpf::sys::SharedMemory;
 use sampler_common::wire::PythonRuntime;
 use std::io;
 use std::mem::offset_of;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::SeqCst;
 pub struct PythonRuntimes(SharedMemory);
 
 impl PythonRuntimes {
-    pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<PythonRuntimes> {
+    pub(in crate::bpf) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<PythonRuntimes> {
         let bytes = pages(slots as usize * size_of::<PythonRuntime>());
         Ok(PythonRuntimes(SharedMemory::map(fd, bytes, 0, true)?))
     }

@@ -1,6 +1,6 @@
 //! Calls between their entry and their return.
 
-use super::sys;
+use crate::bpf::sys;
 use aya::maps::MapData;
 use sampler_common::wire::{LiveEntry, Pending, PendingKey, Space};
 use std::io;
@@ -25,7 +25,7 @@ const ZERO: (PendingKey, Pending) = (
 pub struct PendingCalls(MapData);
 
 impl PendingCalls {
-    pub(super) fn new(map: MapData) -> PendingCalls {
+    pub(in crate::bpf) fn new(map: MapData) -> PendingCalls {
         PendingCalls(map)
     }
 

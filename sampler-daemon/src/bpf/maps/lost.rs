@@ -1,6 +1,6 @@
 //! Samples whose record was lost: their sizes and rates, for the totals.
 
-use super::sys;
+use crate::bpf::sys;
 use aya::maps::MapData;
 use sampler_common::wire::{LostCell, LostKey};
 use std::io;
@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 pub struct LostCells(MapData);
 
 impl LostCells {
-    pub(super) fn new(map: MapData) -> LostCells {
+    pub(in crate::bpf) fn new(map: MapData) -> LostCells {
         LostCells(map)
     }
 

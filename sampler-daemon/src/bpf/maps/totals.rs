@@ -1,6 +1,6 @@
 //! Exact totals, outcomes and countdowns of the process slots, per CPU.
 
-use super::TotalsValue;
+use crate::bpf::TotalsValue;
 use anyhow::Context as _;
 use aya::maps::{MapData, PerCpuArray, PerCpuValues};
 use aya::util::nr_cpus;
@@ -54,7 +54,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub(super) fn new(map: PerCpuArray<MapData, TotalsValue>) -> anyhow::Result<Totals> {
+    pub(in crate::bpf) fn new(map: PerCpuArray<MapData, TotalsValue>) -> anyhow::Result<Totals> {
         let cpus = nr_cpus().map_err(|(file, error)| anyhow::anyhow!("read {file}: {error}"))?;
         Ok(Totals { map, cpus })
     }

@@ -1,6 +1,6 @@
 //! Arrays whose memory the daemon shares with the eBPF program: process slots, free filter, state.
 
-use super::sys::SharedMemory;
+use crate::bpf::sys::SharedMemory;
 use rustc_hash::FxHashMap;
 use sampler_common::counting::Counted;
 use sampler_common::limits::CLASSES;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 const PAGE: usize = 4096;
 
 /// Rounds `bytes` up to whole pages.
-pub(super) fn pages(bytes: usize) -> usize {
+pub(in crate::bpf) fn pages(bytes: usize) -> usize {
     bytes.div_ceil(PAGE) * PAGE
 }
 
@@ -30,7 +30,7 @@ pub struct ProcessSlots {
 }
 
 impl ProcessSlots {
-    pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<ProcessSlots> {
+    pub(in crate::bpf) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<ProcessSlots> {
         let bytes = pages(slots as usize * size_of::<ProcessConfig>());
         let memory = SharedMemory::map(fd, bytes, 0, true)?;
         let begun = (0..slots).map(|_| AtomicU32::new(0)).collect();
@@ -111,7 +111,7 @@ impl ProcessSlots {
 
     /// Counts `bytes` of the slot's records that the daemon has read from the ring. An unknown slot
     /// is ignored.
-    pub(super) fn add_read(&self, slot: u32, bytes: u64) {
+    pub(in crate::bpf) fn add_read(&self, slot: u32, bytes: u64) {
         self.add(slot, offset_of!(ProcessConfig, ring_read), bytes);
     }
 
@@ -157,7 +157,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    pub(super) fn map(
+    pub(in crate::bpf) fn map(
         front: BorrowedFd<'_>,
         back: BorrowedFd<'_>,
         back_counters: usize,
@@ -189,7 +189,7 @@ impl Filter {
 pub struct State(SharedMemory);
 
 impl State {
-    pub(super) fn map(fd: BorrowedFd<'_>) -> io::Result<State> {
+    pub(in crate::bpf) fn map(fd: BorrowedFd<'_>) -> io::Result<State> {
         Ok(State(SharedMemory::map(fd, PAGE, 0, true)?))
     }
 
@@ -249,7 +249,7 @@ pub struct Hits {
 impl Hits {
     const LINE: usize = 64;
 
-    pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<Hits> {
+    pub(in crate::bpf) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<Hits> {
         let bytes = pages((slots * HITS_PER_SLOT) as usize * Self::LINE);
         Ok(Hits { memory: SharedMemory::map(fd, bytes, 0, true)?, before: FxHashMap::default() })
     }
@@ -309,7 +309,7 @@ pub struct RingPositions {
 }
 
 impl RingPositions {
-    pub(super) fn map(fd: BorrowedFd<'_>) -> io::Result<RingPositions> {
+    pub(in crate::bpf) fn map(fd: BorrowedFd<'_>) -> io::Result<RingPositions> {
         Ok(RingPositions {
             consumer: SharedMemory::map(fd, PAGE, 0, true)?,
             producer: SharedMemory::map(fd, PAGE, PAGE, false)?,

@@ -1,7 +1,7 @@
 //! The daemon's access to the live set: reading, thinning, purging.
 
 use super::shared::{Filter, ProcessSlots, State};
-use super::sys;
+use crate::bpf::sys;
 use aya::maps::MapData;
 use sampler_common::wire::{LiveEntry, LiveKey, Space};
 use std::io;
@@ -22,7 +22,7 @@ pub struct LiveSet {
 }
 
 impl LiveSet {
-    pub(super) fn new(
+    pub(in crate::bpf) fn new(
         map: MapData,
         filter: Filter,
         state: State,
@@ -32,7 +32,7 @@ impl LiveSet {
         LiveSet { map, filter, state, slots, bound }
     }
 
-    pub(super) fn state(&self) -> &State {
+    pub(in crate::bpf) fn state(&self) -> &State {
         &self.state
     }
 

@@ -15,7 +15,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    pub(super) fn new(
+    pub(in crate::bpf) fn new(
         slots: BpfHashMap<MapData, u32, u32>,
         vacant: Queue<MapData, u32>,
         state: State,

@@ -1,7 +1,7 @@
 //! The stacks that the kernel side knows (map `CACHED_STACKS` with its tags), written through
 //! shared memory.
 
-use super::sys::SharedMemory;
+use crate::bpf::sys::SharedMemory;
 use sampler_common::limits::{MAX_CACHED_SPANS, MAX_CACHED_STACKS, MAX_CACHED_WORDS};
 use sampler_common::wire::{CACHE_SETS, CACHE_WAYS, CachedCall, CachedSpan, CachedStack, Space};
 use std::io;
@@ -23,7 +23,10 @@ pub struct StackCache {
 }
 
 impl StackCache {
-    pub(super) fn map(tags: BorrowedFd<'_>, stacks: BorrowedFd<'_>) -> io::Result<StackCache> {
+    pub(in crate::bpf) fn map(
+        tags: BorrowedFd<'_>,
+        stacks: BorrowedFd<'_>,
+    ) -> io::Result<StackCache> {
         let map = |fd, bytes: usize| SharedMemory::map(fd, bytes.next_multiple_of(PAGE), 0, true);
         Ok(StackCache {
             tags: map(tags, (CACHE_SETS * CACHE_WAYS) as usize * 8)?,

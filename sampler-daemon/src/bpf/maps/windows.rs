@@ -1,10 +1,10 @@
 //! Clocks and gates of processes with windows (map `WINDOWS`), and the timers that advance the
 //! clocks.
 
-use super::cpu_timers::CpuTimers;
 use super::shared::pages;
-use super::sys::SharedMemory;
-use super::verifier;
+use crate::bpf::cpu_timers::CpuTimers;
+use crate::bpf::sys::SharedMemory;
+use crate::bpf::verifier;
 use anyhow::Context as _;
 use aya::Ebpf;
 use aya::programs::PerfEvent;
@@ -34,7 +34,7 @@ impl WindowGates {
     ///
     /// # Errors
     /// If the kernel refuses the program.
-    pub(super) fn start(
+    pub(in crate::bpf) fn start(
         ebpf: &mut Ebpf,
         map: BorrowedFd<'_>,
         slots: u32,
