@@ -5,6 +5,7 @@
 //! design of its own call. So nothing here can bias an estimate.
 
 use crate::bpf::maps::totals::SlotTotals;
+use crate::pipeline::processes::attach::Attached;
 use crate::pipeline::worker::Worker;
 use crate::store::{Designs, Sampling, SamplingRecord};
 use sampler_common::limits::CLASSES;
@@ -143,9 +144,7 @@ impl Worker {
             if waits {
                 self.learn_mean(slot);
             }
-            let due = |attached: &super::attach::Attached| {
-                attached.learning.updated.elapsed() >= RELEARN_PERIOD
-            };
+            let due = |attached: &Attached| attached.learning.updated.elapsed() >= RELEARN_PERIOD;
             if follows && self.ingest.table.attached(slot).is_some_and(due) {
                 self.relearn(slot, &requested);
             }
