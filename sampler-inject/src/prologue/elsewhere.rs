@@ -37,13 +37,15 @@ pub fn jumps_to<'c>(entries: &[u64], code: Code<'c>) -> Vec<Code<'c>> {
     };
     let span = highest - lowest + REACH_BYTES;
     let is_beginning = |at: u64| entries.iter().any(|entry| is_behind(*entry, at));
-    let windows = code.bytes.windows(JUMP_BYTES).enumerate();
-    // Hardly any four bytes are a distance to these functions: this test comes first.
-    let near = windows.filter(|(at, window)| {
-        let to = distance_target(code, *at, window);
-        to.wrapping_sub(*lowest) < span && is_jump(window) && is_beginning(to)
-    });
-    near.map(|(at, bytes)| Code { address: code.address + at as u64, bytes }).collect()
+    let mut found = Vec::new();
+    for (at, bytes) in code.bytes.windows(JUMP_BYTES).enumerate() {
+        let to = distance_target(code, at, bytes);
+        // Hardly any four bytes are a distance to these functions: this test comes first.
+        if to.wrapping_sub(*lowest) < span && is_jump(bytes) && is_beginning(to) {
+            found.push(Code { address: code.address + at as u64, bytes });
+        }
+    }
+    found
 }
 
 fn is_inside(function: &Function, target: u64) -> bool {
