@@ -6,6 +6,8 @@
 
 /// Name of the image's memory file.
 pub const IMAGE: &str = "otel_memory-sampler";
+/// In the line that `sampler-inject` prints: before the allocators that are not hooked.
+pub const LEFT_OUT: &str = " left out: ";
 /// Bytes of the record's page.
 const PAGE_BYTES: usize = 4096;
 /// `jmp rel32`: the byte of a hook.
@@ -16,7 +18,8 @@ const BREAKPOINT: u8 = 0xcc;
 const MAGIC: u64 = u64::from_le_bytes(*b"SMPLREC2");
 /// Words before the hooks.
 const HEAD_WORDS: usize = 10;
-/// Bytes of a hook: address, patched byte, the four following bytes, boundaries, name.
+/// Bytes of a hook: address, patched byte, the four following bytes, boundaries, whether the
+/// function is called past `malloc`, name.
 const HOOK_BYTES: usize = 56;
 const NAME_BYTES: usize = 40;
 /// Maximum number of hooks of a record.
@@ -36,6 +39,9 @@ pub struct Hook {
     /// Bits of those following bytes that begin an instruction, where other tools' breakpoints may
     /// be.
     pub boundaries: u8,
+    /// Whether the function is of an allocator that the program calls past `malloc`, by names of
+    /// its own.
+    pub is_past_malloc: bool,
 }
 
 /// What was injected.
@@ -76,7 +82,7 @@ impl Record {
             page.push(hook.original);
             page.extend(hook.following);
             page.push(hook.boundaries);
-            page.extend([0; 2]);
+            page.extend([u8::from(hook.is_past_malloc), 0]);
             let mut name = [0; NAME_BYTES];
             for (place, byte) in name.iter_mut().zip(hook.name.bytes()) {
                 *place = byte;
@@ -122,6 +128,7 @@ fn hook(bytes: &[u8]) -> Option<Hook> {
         original: *bytes.get(8)?,
         following: bytes.get(9..13)?.try_into().ok()?,
         boundaries: *bytes.get(13)?,
+        is_past_malloc: *bytes.get(14)? != 0,
         name: String::from_utf8_lossy(&name[..length]).into_owned(),
     })
 }
@@ -163,7 +170,9 @@ mod tests {
     /// A hook whose first and third following bytes begin an instruction.
     fn hook(name: &str, patch: u64) -> Hook {
         let name = name.to_owned();
-        Hook { name, patch, original: 0x41, following: FOLLOWING, boundaries: 0b101 }
+        let is_past_malloc = patch % 2 == 0;
+        let following = FOLLOWING;
+        Hook { name, patch, original: 0x41, following, boundaries: 0b101, is_past_malloc }
     }
 
     fn state(byte: u8, [a, b, c, d]: [u8; 4]) -> HookState {

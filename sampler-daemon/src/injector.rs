@@ -5,6 +5,7 @@ use crate::inspect::mappings::{self, Backing};
 use crate::inspect::process::injected;
 use crate::inspect::process::pids;
 use crate::installed;
+use sampler_common::injected::LEFT_OUT;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,6 +59,9 @@ impl Injector {
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
         images.extend(image_file(pid));
         tracing::debug!(pid, "{done}");
+        if let Some((_, why)) = done.split_once(LEFT_OUT) {
+            tracing::warn!(pid, "not sampled: {why}");
+        }
         Ok(pause(&done))
     }
 

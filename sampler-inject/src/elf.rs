@@ -3,7 +3,9 @@
 //! Reference: System V ABI (object files); AMD64 supplement, table 4.9 (relocations).
 
 use anyhow::{Context, Result, ensure};
-use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
+use object::read::elf::{
+    ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _,
+};
 use object::{
     Endianness, Object as _, ObjectSymbol as _, ObjectSymbolTable as _, ReadCache, ReadRef as _,
     SymbolKind, elf,
@@ -14,7 +16,7 @@ use std::fs::File;
 /// Maximum size of a code segment, or of a file that is read whole.
 const MAX_SEGMENT_BYTES: u64 = 256 << 20;
 
-/// A function or data object among the dynamic symbols.
+/// A function or data object among the symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Symbol {
     /// Address in the file.
@@ -96,6 +98,43 @@ impl File64 {
                 && matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Data);
             if let (true, Ok(name)) = (is_meant, symbol.name()) {
                 let of = Symbol { address: symbol.address(), bytes: symbol.size() };
+                found.entry(name.to_owned()).or_insert(of);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Defined functions of the table that linkers use and `strip` removes (`.symtab`), by name.
+    /// Local ones are among them. Only names for which `is_wanted` are kept.
+    ///
+    /// # Errors
+    /// If the file is broken, or the table is larger than 256 MiB.
+    pub fn linked_functions(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<HashMap<String, Symbol>> {
+        let file = self.parse()?;
+        let endian = file.endian();
+        let sections = file.elf_header().sections(endian, &self.cache)?;
+        let Some(table) = sections.iter().find(|of| of.sh_type(endian) == elf::SHT_SYMTAB) else {
+            return Ok(HashMap::new());
+        };
+        // Both parts are read whole: a read for each name would take seconds.
+        let strings = sections.section(table.link(endian))?;
+        for of in [table, strings] {
+            let bytes = of.sh_size(endian);
+            ensure!(bytes <= MAX_SEGMENT_BYTES, "{bytes} bytes of symbols");
+        }
+        let strings = strings.data(endian, &self.cache)?;
+        let symbols: &[elf::Sym64<Endianness>] = table.data_as_array(endian, &self.cache)?;
+        let mut found = HashMap::new();
+        for symbol in symbols {
+            let is_function = symbol.st_type() == elf::STT_FUNC && !symbol.is_undefined(endian);
+            let rest = strings.get(symbol.st_name(endian) as usize..).unwrap_or_default();
+            let name = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+            let name = std::str::from_utf8(name).unwrap_or_default();
+            if is_function && is_wanted(name) {
+                let of = Symbol { address: symbol.st_value(endian), bytes: symbol.st_size(endian) };
                 found.entry(name.to_owned()).or_insert(of);
             }
         }

@@ -13,6 +13,7 @@ use crate::calls::Call;
 use crate::elf::{File64, Relocation, Segment, Symbol};
 use crate::layout::Layout;
 use crate::maps::{Maps, PAGE_BYTES};
+use crate::plan::HEAP_GROWTH_BYTES;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashMap;
 use std::fs::File;
@@ -109,7 +110,7 @@ impl Image {
     #[must_use]
     pub fn place(&self, maps: &Maps) -> Option<u64> {
         let bytes = self.bytes();
-        let layout = maps.layout();
+        let layout = maps.layout(HEAP_GROWTH_BYTES[0]);
         let Range { start, end } = layout.gaps().max_by_key(|gap| gap.end - gap.start)?;
         let distance = DISTANCE.min((end - start) / 2);
         let base = end.checked_sub(distance + bytes)? & !(PAGE_BYTES - 1);
@@ -214,8 +215,7 @@ impl Image {
         }
         set(&mut parts, words.is_done, &[1])?;
         for placed in &layout.hooks {
-            let of =
-                words.functions.get(placed.function.name).context("a function without words")?;
+            let of = words.functions.get(&placed.server).context("a function without words")?;
             let next =
                 if placed.function.is_marked { base + of.trampoline } else { placed.original };
             set(&mut parts, of.marked, &placed.original.to_le_bytes())?;

@@ -1,9 +1,10 @@
 //! The target's mappings, and the free memory between them.
 
-use crate::plan::{HEAP_GROWTH_BYTES, Layout};
+use crate::plan::Layout;
 use anyhow::{Context, Result};
 use procfs::process::{MMPermissions, MMapPath, Process};
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 
 /// Bytes of a page.
@@ -104,17 +105,19 @@ impl Maps {
         File::open(&path).with_context(|| format!("open {}", path.display()))
     }
 
-    /// The free memory: nothing is mapped there, and no heap or stack grows into it.
+    /// The free memory: nothing is mapped there, and no stack grows into it. The heap has room to
+    /// grow by `heap_growth` bytes.
     #[must_use]
-    pub fn layout(&self) -> Layout {
+    pub fn layout(&self, heap_growth: u64) -> Layout {
         let range = |of: &Mapping| of.start..of.end;
         let named = |name: &str| self.all.iter().find(|of| of.name == name).map(range);
         // A heap that does not exist yet will begin above the program.
         let programs = self.all.iter().filter(|of| of.is_writable && self.is_program(&of.name));
-        let heaps = programs.map(|of| of.start..of.end.saturating_add(HEAP_GROWTH_BYTES));
+        let growing = |of: Range<u64>| of.start..of.end.saturating_add(heap_growth);
+        let heaps = programs.map(range).map(growing);
         let ends = [0..MIN_MAPPED_ADDRESS, HIGHEST..u64::MAX];
         let mapped = self.all.iter().map(range).chain(heaps).chain(ends);
-        Layout::new(mapped, named("[heap]"), named("[stack]"), self.stack_limit)
+        Layout::new(mapped, named("[heap]").map(growing), named("[stack]"), self.stack_limit)
     }
 
     /// Whether a mapping of this name belongs to the lowest file. That file is the program.
@@ -146,7 +149,7 @@ fn mapping(of: procfs::process::MemoryMap) -> Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ops::Range;
+    use crate::plan::HEAP_GROWTH_BYTES;
 
     /// Minimum of free memory below the stack.
     const STACK_ROOM: u64 = 128 << 20;
@@ -154,7 +157,7 @@ mod tests {
     #[test]
     fn gaps_are_free_and_leave_room_for_the_stack() {
         let maps = Maps::read(std::process::id().cast_signed()).unwrap();
-        let gaps: Vec<_> = maps.layout().gaps().collect();
+        let gaps: Vec<_> = maps.layout(HEAP_GROWTH_BYTES[0]).gaps().collect();
         assert!(!gaps.is_empty());
         for Range { start, end } in gaps {
             assert!(start < end);

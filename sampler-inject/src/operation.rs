@@ -7,7 +7,7 @@
 //! eject:   check → stop all threads: put bytes back
 //! ```
 
-use crate::allocator::{self, Allocator};
+use crate::allocator::{self, Allocators};
 use crate::calls::{Borrowed, Call, MAX_CALLS, StubPlace, Thread};
 use crate::hook;
 use crate::image::{Image, Values};
@@ -20,6 +20,7 @@ use crate::stop;
 use crate::target::Target;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::SealFlags;
+use sampler_common::injected::LEFT_OUT;
 use sampler_common::sampling::Rate;
 use std::fmt::{self, Display};
 use std::fs::OpenOptions;
@@ -52,6 +53,7 @@ pub struct Report {
     base: u64,
     hooks: Vec<Hook>,
     without: Vec<String>,
+    left_out: Vec<String>,
     borrowed: Option<Duration>,
     stopped: Option<Duration>,
     threads: usize,
@@ -75,6 +77,10 @@ impl Display for Report {
         if !self.without.is_empty() {
             write!(f, " without={}", self.without.join(","))?;
         }
+        // The last part of the line: these are sentences.
+        if !self.left_out.is_empty() {
+            write!(f, "{LEFT_OUT}{}", self.left_out.join("; "))?;
+        }
         Ok(())
     }
 }
@@ -90,17 +96,22 @@ struct Plan {
 
 impl Plan {
     fn make(target: &Target, library: &Path) -> Result<Plan> {
-        let allocator = preflight::check_files(target)?;
+        let allocators = preflight::check_files(target)?;
         let image = Image::read(library)?;
         let base = image.place(&target.maps).ok_or(Refusal::NoRoom)?;
-        let layout = Plan::layout(target, &allocator, &image, base)?;
+        let layout = Plan::layout(target, &allocators, &image, base)?;
         let content = image.content(&layout);
         Ok(Plan { image, base, layout, content })
     }
 
-    fn layout(target: &Target, allocator: &Allocator, image: &Image, base: u64) -> Result<Layout> {
+    fn layout(
+        target: &Target,
+        allocators: &Allocators,
+        image: &Image,
+        base: u64,
+    ) -> Result<Layout> {
         let reserved = (base, base + image.bytes());
-        layout::layout(target, allocator, reserved, |name| image.entry(base, name))
+        layout::layout(target, allocators, reserved, |name| image.entry(base, name))
     }
 
     /// The calls that the borrowed thread will make, as far as they are known beforehand.
@@ -168,7 +179,8 @@ fn dry_run(pid: i32, library: &Path) -> Result<Report> {
 fn note_layout(report: &mut Report, plan: &Plan) {
     report.base = plan.base;
     report.hooks = plan.layout.hooks.iter().map(|placed| placed.hook.clone()).collect();
-    report.without = plan.layout.without.iter().map(|name| (*name).to_owned()).collect();
+    report.without.clone_from(&plan.layout.without);
+    report.left_out.clone_from(&plan.layout.left_out);
 }
 
 /// Reports the reasons against an injection that show by reading alone. Stops no thread, so the
@@ -458,7 +470,7 @@ fn put_hooks_in(checked: &Checked, record: &Record, report: &mut Report) -> Resu
     let is_missing = |hook: &&Hook| !are_in.contains(hook);
     for hook in record.hooks.iter().filter(is_missing) {
         report.without.push(hook.name.clone());
-        if allocator::is_needed(&hook.name) {
+        if is_needed(hook) {
             bail!("{}: another tool has changed its code since it was injected", hook.name);
         }
     }
@@ -467,8 +479,11 @@ fn put_hooks_in(checked: &Checked, record: &Record, report: &mut Report) -> Resu
 }
 
 fn needs_more(record: &Record, are_in: &[Hook]) -> bool {
-    let is_needed = |hook: &&Hook| allocator::is_needed(&hook.name);
-    record.hooks.iter().filter(is_needed).any(|hook| !are_in.contains(hook))
+    record.hooks.iter().any(|hook| is_needed(hook) && !are_in.contains(hook))
+}
+
+fn is_needed(hook: &Hook) -> bool {
+    hook.is_past_malloc || allocator::is_needed(&hook.name)
 }
 
 /// Ejects the sampler: the bytes are put back, the image stays mapped.

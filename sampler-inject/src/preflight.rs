@@ -1,6 +1,6 @@
 //! Reasons to leave a process alone, found before anything is changed.
 
-use crate::allocator::Allocator;
+use crate::allocator::Allocators;
 use crate::calls::{self, Call, StubPlace};
 use crate::filter::{self, Verdict};
 use crate::image::{THREAD_BYTES, THREAD_OFFSET};
@@ -70,15 +70,19 @@ pub enum Refusal {
     #[error("{what} is in it, which replaces or checks its allocator (profile it without)")]
     Instrumented { what: String },
     #[error("{function} has been changed by another tool: its code differs from the file")]
-    Changed { function: &'static str },
+    Changed { function: String },
     #[error(
         "{function} does not lie in its file any more: the program has moved its code to other memory"
     )]
-    Moved { function: &'static str },
+    Moved { function: String },
     #[error(
         "{function}: the memory that its hook needs is taken, at every place (try again after a restart)"
     )]
-    NoPlace { function: &'static str },
+    NoPlace { function: String },
+    #[error("{function}: the sampler cannot follow this function (profile it with uprobes)")]
+    Unserved { function: String },
+    #[error("{function}: there are more functions to hook than the sampler has room for")]
+    NoSlot { function: String },
     #[error("thread {tid} uses the thread-local words at fs:{offset:#x} that the sampler needs")]
     WordsInUse { tid: Tid, offset: u64 },
     #[error("another injector is at it (try again)")]
@@ -206,11 +210,11 @@ fn check_class(pid: i32) -> Result<()> {
     if is_x86_64 { Ok(()) } else { Err(Refusal::Not64Bits.into()) }
 }
 
-/// Checks the files of a process: its libc, its allocator, and instruments.
+/// Checks the files of a process: its libc, its allocators, and instruments.
 ///
 /// # Errors
 /// A [`Refusal`], or any other failure.
-pub fn check_files(target: &Target) -> Result<Allocator> {
+pub fn check_files(target: &Target) -> Result<Allocators> {
     if target.is_loading()? {
         return Err(Refusal::Loading.into());
     }
@@ -231,7 +235,7 @@ pub fn check_files(target: &Target) -> Result<Allocator> {
             return Err(Refusal::Instrumented { what }.into());
         }
     }
-    Allocator::find(target, files)
+    Allocators::find(target, files)
 }
 
 fn check_libc(target: &Target, files: &[Loaded]) -> Result<()> {

@@ -8,7 +8,7 @@ mod corpus;
 use std::ops::Range;
 
 use corpus::{Library, elsewhere, libraries, random};
-use sampler_inject::plan::{Candidate, Layout, PAGE_BYTES, Plan, plan};
+use sampler_inject::plan::{Candidate, HEAP_GROWTH_BYTES, Layout, PAGE_BYTES, Plan, plan};
 use sampler_inject::prologue::{places_with, trampoline_length};
 
 const MIB: u64 = 1 << 20;
@@ -73,7 +73,8 @@ impl Space {
 
     fn layout(&self) -> Layout {
         let mapped = self.mapped.iter().cloned();
-        Layout::new(mapped, Some(self.heap.clone()), Some(self.stack.clone()), STACK_LIMIT)
+        let heap = self.heap.start..self.heap.end + HEAP_GROWTH_BYTES[0];
+        Layout::new(mapped, Some(heap), Some(self.stack.clone()), STACK_LIMIT)
     }
 }
 

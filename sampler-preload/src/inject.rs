@@ -11,6 +11,7 @@
 
 use crate::boot::{IS_DONE, SEED};
 use crate::fork::{INJECTED, MARK};
+use crate::heap::SLOTS;
 use crate::next_allocator::{RARE_FUNCTIONS, USUAL_FUNCTIONS};
 use crate::operators::OPERATORS;
 use crate::sample::{FILTER, TABLE};
@@ -24,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ2");
 /// Bytes of a function's name, padded with zeros.
 pub const NAME_BYTES: usize = 40;
 
-/// One function of the malloc family, or an operator of C++. The library's dynamic symbol of the
+/// One function of the malloc family, an operator of C++, or a slot of [`crate::heap`]. The library's dynamic symbol of the
 /// same name is the function that a hook leads to.
 #[repr(C)]
 pub struct Function {
@@ -90,6 +91,7 @@ pub struct LoaderWords {
     usual: [Function; USUAL_FUNCTIONS.len()],
     rare: [Function; RARE_FUNCTIONS.len()],
     operators: [Function; OPERATORS.len()],
+    heap: [Function; SLOTS.len()],
 }
 
 // SAFETY: only addresses, which do not change.
@@ -114,6 +116,7 @@ pub static WORDS: LoaderWords = LoaderWords {
     usual: USUAL_FUNCTIONS,
     rare: RARE_FUNCTIONS,
     operators: OPERATORS,
+    heap: SLOTS,
 };
 
 #[cfg(test)]
@@ -124,7 +127,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn functions() -> impl Iterator<Item = &'static Function> {
-        WORDS.usual.iter().chain(&WORDS.rare).chain(&WORDS.operators)
+        WORDS.usual.iter().chain(&WORDS.rare).chain(&WORDS.operators).chain(&WORDS.heap)
     }
 
     fn name(function: &Function) -> &str {

@@ -5,7 +5,7 @@
 //! musl builds `calloc` on `malloc`, and `posix_memalign` on `aligned_alloc`. The program has
 //! called the outer function, and frees the outer function's block.
 //!
-//! So a call sets a mark ([`marked`]) if the allocator is not known to work without nested calls
+//! So a call sets a mark ([`crate::thread::marked`]) if the allocator is not known to work without nested calls
 //! ([`crate::next_allocator`]). Calls of C++ operators set a mark too. The inner function is
 //! charged as usual, since `malloc` has no time for a check. If it would be sampled, it checks the
 //! mark and is not sampled. Dropping the samples of some calls does not change the probability of
@@ -15,12 +15,12 @@
 //! exception. A mark counts only for calls slightly deeper in the same stack, and only while the
 //! return address at the mark is that of the outer call.
 
-use crate::thread::{Mark, marked};
+use crate::thread::{Mark, marked_call};
 
 /// Stack that an allocator needs between two of its functions, bytes. The memory between two such
 /// addresses is readable.
 const ALLOCATOR_STACK_BYTES: u64 = 16 << 10;
-/// An upper bound of the bytes of code of [`marked`].
+/// An upper bound of the bytes of code of [`marked_call`].
 const CODE: u64 = 64;
 
 /// Whether this call is part of another call of this thread.
@@ -30,7 +30,8 @@ pub(crate) fn is_inside() -> bool {
         // No mark, or the mark of another stack.
         return false;
     }
-    let is_inside = here < mark && returns_to(mark).wrapping_sub(marked as *const () as u64) < CODE;
+    let code = marked_call as *const () as u64;
+    let is_inside = here < mark && returns_to(mark).wrapping_sub(code) < CODE;
     if !is_inside {
         // A mark of a call that never returned.
         Mark::put_back(0);
@@ -47,6 +48,7 @@ fn returns_to(mark: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::thread::marked;
     use core::ffi::c_void;
 
     unsafe extern "C" fn asks(deeper: usize, _: usize, _: usize) -> *mut c_void {

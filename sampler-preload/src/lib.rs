@@ -20,6 +20,9 @@
 //! - tables of fixed size in its own image, whose pages take no memory until they are used;
 //! - calls that it does not know are forwarded unchanged.
 //!
+//! In an injected process the library also serves allocators that are called past `malloc`
+//! ([`heap`]).
+//!
 //! An `operator new` that calls `malloc` is not sampled, because the `malloc` is.
 //! `malloc_usable_size` and similar functions are left to the allocator.
 //!
@@ -35,6 +38,7 @@ pub mod filter;
 mod first;
 mod float;
 pub mod fork;
+pub mod heap;
 pub mod inject;
 mod inside;
 pub mod interval;

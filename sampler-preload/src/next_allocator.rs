@@ -8,7 +8,7 @@
 use crate::inject::Function;
 use crate::next::{Files, Found};
 use crate::settings::{SETTINGS, Settings};
-use crate::thread::marked;
+use crate::thread::marked_call;
 use crate::{boot, first};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
@@ -101,8 +101,8 @@ macro_rules! functions {
         /// Functions that the trampolines forward to.
         static $marked: $set = $set { $($name: AtomicPtr::new(null_mut()),)* };
 
-        /// A trampoline for each function, which calls it with a mark. The up to three parameters
-        /// stay in their registers.
+        /// A trampoline for each function, which calls it with a mark. All parameters stay in their
+        /// registers.
         mod $trampolines {
             use super::*;
             $(
@@ -110,12 +110,12 @@ macro_rules! functions {
                 pub(super) unsafe extern "C" fn $name() {
                     naked_asm!(
                         ".cfi_startproc",
-                        "mov rcx, qword ptr [rip + {functions} + {at}]",
+                        "mov r11, qword ptr [rip + {functions} + {at}]",
                         "jmp {marked}",
                         ".cfi_endproc",
                         functions = sym $marked,
                         at = const offset_of!($set, $name),
-                        marked = sym marked,
+                        marked = sym marked_call,
                     )
                 }
             )*

@@ -175,11 +175,23 @@ pub(crate) unsafe extern "C" fn marked(
 ) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
+        "mov r11, rcx",
+        "jmp {call}",
+        ".cfi_endproc",
+        call = sym marked_call,
+    )
+}
+
+/// [`marked`], with the function in `r11`. All parameters stay in their registers.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn marked_call() {
+    naked_asm!(
+        ".cfi_startproc",
         "mov rax, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
         "push qword ptr fs:[rax + 16]",
         ".cfi_adjust_cfa_offset 8",
         "mov qword ptr fs:[rax + 16], rsp",
-        "call rcx",
+        "call r11",
         "mov rcx, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
         "pop qword ptr fs:[rcx + 16]",
         ".cfi_adjust_cfa_offset -8",

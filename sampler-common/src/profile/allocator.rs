@@ -34,6 +34,8 @@ const PYTHON_ENTRIES: [&str; 3] = ["Malloc", "Calloc", "Realloc"];
 /// Prefix of those functions of the `sampler run --preload` library that are between an allocation
 /// and its caller.
 const PRELOADED: &str = "__sampler_preload_";
+/// After that prefix, in the functions for allocators that are called past `malloc`.
+const HEAP: &str = "heap_";
 
 /// Whether a function is an allocator's entry point: a C function, an `operator new` of any kind,
 /// or a function of CPython.
@@ -60,7 +62,7 @@ pub fn interposed(function: &str) -> Option<&str> {
     match function.strip_prefix(PRELOADED)? {
         name if name.starts_with("new") => Some("operator new"),
         name if name.starts_with("delete") => Some("operator delete"),
-        name => Some(name),
+        name => Some(name.strip_prefix(HEAP).unwrap_or(name)),
     }
 }
 
@@ -80,6 +82,7 @@ mod tests {
     fn the_sampler_s_functions_have_the_names_that_programs_call() {
         for (name, called) in [
             ("__sampler_preload_malloc", Some("malloc")),
+            ("__sampler_preload_heap_realloc", Some("realloc")),
             ("__sampler_preload_new_told", Some("operator new")),
             ("__sampler_preload_delete_injected", Some("operator delete")),
             ("malloc", None),

@@ -14,6 +14,7 @@ use super::discovery::{Discovery, InForce, NONE_MAPPED, SelfSampler};
 use super::elf::{Elf, ElfError};
 use super::mappings::{self, Backing, Mapping};
 use super::process::in_force;
+use super::process::injected::Image;
 use super::process::preloaded::Preloaded;
 use super::usdt::Usdt;
 use crate::regular_file::open_regular;
@@ -171,6 +172,10 @@ impl Discoverer {
             Ok(_) => discovery.only(),
             Err(_) => None,
         };
+        let image = Image::find(pid, mappings);
+        if let Some(image) = image.filter(|image| image.is_hooked() == Some(true)) {
+            discovery.prefer_injected(&image.past_malloc());
+        }
         discovery.prefer_samplers();
         if self.samplers_only {
             discovery.only_samplers();

@@ -21,7 +21,7 @@ const NOT_PRELOADED: &str = "does not sample by itself (--samplers-only): none o
 
 /// If the in-process sampler samples `malloc`: reported about an allocator that programs call by
 /// names other than `malloc`.
-const PAST_MALLOC: &str = "is called past malloc, which the in-process sampler samples: what it gives out is not seen (uprobes see it: leave --inject and the preloaded library out, or give samplerd --no-usdt)";
+const PAST_MALLOC: &str = "is called past malloc, and the in-process sampler does not sample its functions: what it gives out is not seen (--inject samples them if the program has symbols; uprobes see them: leave --inject and the preloaded library out, or give samplerd --no-usdt)";
 
 /// If a sampler samples the `malloc` of another file: reported about an allocator that defines
 /// `malloc`.
@@ -108,17 +108,18 @@ impl Discovery {
     pub(super) fn prefer_samplers(&mut self) {
         let in_force = self.in_force.as_ref();
         let is_own = |of: &SelfSampler| in_force.is_some_and(|it| it.path == of.allocator.path);
-        self.is_sampled = self.samplers.iter().any(|of| of.usdt.defines_malloc && is_own(of));
+        self.is_sampled |= self.samplers.iter().any(|of| of.usdt.defines_malloc && is_own(of));
         if self.is_sampled {
-            self.exclude_allocators();
+            self.exclude_allocators(&[]);
         }
     }
 
     /// Records that the hooks of an injected image are installed. The image samples the
-    /// allocations of its `malloc`, so no probe counts them as well.
-    pub fn prefer_injected(&mut self) {
+    /// allocations of its `malloc`, and of the functions `past_malloc`, so no probe counts them as
+    /// well.
+    pub(super) fn prefer_injected(&mut self, past_malloc: &[&str]) {
         self.is_sampled = true;
-        self.exclude_allocators();
+        self.exclude_allocators(past_malloc);
     }
 
     /// Leaves out the functions that are patched in the process.
@@ -162,14 +163,15 @@ impl Discovery {
         self.blind_spots.extend(programs.iter().map(|path| BlindSpot::at(path, why.as_str())));
     }
 
-    /// Leaves all allocators to the sampler, and reports those that do not serve the `malloc` that
-    /// it samples.
-    fn exclude_allocators(&mut self) {
+    /// Leaves all allocators to the sampler, and reports those that it does not sample: they neither
+    /// serve the `malloc` that it samples, nor are their own functions `hooked`.
+    fn exclude_allocators(&mut self, hooked: &[&str]) {
         for of in std::mem::take(&mut self.allocators) {
             let is_behind = self.behind_malloc.is_empty() || self.behind_malloc.contains(&of.path);
             let why = match of.is_malloc() {
                 true if is_behind => continue,
                 true => OTHER_MALLOC,
+                false if of.is_hooked(hooked) => continue,
                 false => PAST_MALLOC,
             };
             self.has_unseen_allocations = true;
@@ -185,7 +187,7 @@ impl Discovery {
             self.blind_spots = vec![NOT_PRELOADED.into()];
             return;
         }
-        self.exclude_allocators();
+        self.exclude_allocators(&[]);
     }
 
     /// The allocator of a process that has only one.

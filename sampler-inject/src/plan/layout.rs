@@ -14,9 +14,10 @@ const MIN_STACK_BYTES: u64 = 128 << 20;
 /// Bytes that are reserved at most for a stack: an unlimited stack may be larger than all free
 /// memory.
 const MAX_STACK_BYTES: u64 = 1 << 30;
-/// Bytes that are reserved for `brk` behind the heap. glibc maps memory elsewhere if the heap
-/// cannot grow.
-pub const HEAP_GROWTH_BYTES: u64 = 1 << 30;
+/// Bytes that are reserved for `brk` behind the heap, if possible and at least. glibc maps memory
+/// elsewhere if the heap cannot grow. Functions of the program itself often have all their places
+/// within 1 GiB above it.
+pub const HEAP_GROWTH_BYTES: [u64; 2] = [1 << 30, 64 << 20];
 
 /// The mappings of the target.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +28,7 @@ pub struct Layout {
 
 impl Layout {
     /// Builds a layout from the ranges of `/proc/PID/maps`. `stack` is the main thread's stack, and
-    /// `heap` ends at the current `brk`.
+    /// `heap` includes the bytes that are reserved behind it.
     /// `stack_limit` is the soft `RLIMIT_STACK`.
     pub fn new(
         mapped: impl IntoIterator<Item = Range<u64>>,
@@ -35,10 +36,7 @@ impl Layout {
         stack: Option<Range<u64>>,
         stack_limit: u64,
     ) -> Layout {
-        let mut taken: Vec<Range<u64>> = mapped.into_iter().collect();
-        if let Some(heap) = heap {
-            taken.push(heap.start..heap.end.saturating_add(HEAP_GROWTH_BYTES));
-        }
+        let mut taken: Vec<Range<u64>> = mapped.into_iter().chain(heap).collect();
         if let Some(stack) = stack {
             let kept = stack_limit.clamp(MIN_STACK_BYTES, MAX_STACK_BYTES) + STACK_GUARD_BYTES;
             let lowest = stack.end.saturating_sub(kept).min(stack.start);

@@ -82,12 +82,9 @@ fn pages_have_the_trampolines_at_the_landings() {
 fn the_heap_and_the_stack_can_grow() {
     let heap = 0x5555_0000_0000..0x5555_0010_0000;
     let stack = 0x7ffc_0000_0000..0x7ffc_0002_1000;
-    let layout = Layout::new(
-        [heap.clone(), stack.clone()],
-        Some(heap.clone()),
-        Some(stack.clone()),
-        8 << 20,
-    );
+    let growing = heap.start..heap.end + (1 << 30);
+    let mapped = [heap.clone(), stack.clone()];
+    let layout = Layout::new(mapped, Some(growing), Some(stack.clone()), 8 << 20);
     let is_free = |address: u64| layout.is_free(&(address..address + PAGE_BYTES));
     assert!(!is_free(heap.end) && !is_free(heap.end + (1 << 30) - PAGE_BYTES));
     assert!(is_free(heap.end + (1 << 30)) && is_free(heap.start - PAGE_BYTES));

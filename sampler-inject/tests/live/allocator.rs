@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 
-use sampler_inject::plan::{Candidate, Layout};
+use sampler_inject::plan::{Candidate, HEAP_GROWTH_BYTES, Layout};
 use sampler_inject::prologue::{Code, Function, places_with};
 
 /// Names, and integer arguments.
@@ -123,6 +123,8 @@ impl Maps {
 
     pub(crate) fn layout(&self) -> Layout {
         let mapped = self.lines.iter().map(|(range, _)| range.clone());
-        Layout::new(mapped, self.named("[heap]"), self.named("[stack]"), 8 << 20)
+        let growing = |heap: Range<u64>| heap.start..heap.end + HEAP_GROWTH_BYTES[0];
+        let heap = self.named("[heap]").map(growing);
+        Layout::new(mapped, heap, self.named("[stack]"), 8 << 20)
     }
 }

@@ -9,6 +9,7 @@ mod late;
 mod operators;
 mod orphaned;
 mod overhead;
+mod past_malloc;
 mod refused;
 mod samplerd_killed;
 

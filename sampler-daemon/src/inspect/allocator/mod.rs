@@ -62,6 +62,14 @@ impl Allocator {
         self.functions.iter().any(|of| of.symbols.iter().any(|name| name == "malloc"))
     }
 
+    /// Whether the injected sampler samples the allocator, if it has hooked the functions of these
+    /// names. It hooks all functions of an allocator or none, except those that may throw.
+    pub(super) fn is_hooked(&self, names: &[&str]) -> bool {
+        let is_named = |name: &String| names.contains(&name.as_str());
+        self.functions.iter().any(|of| of.symbols.iter().any(is_named))
+            && self.functions.iter().all(|of| of.role != Role::New)
+    }
+
     /// The name of the function that is probed at this offset, if this path is the allocator's.
     pub fn probed_at(&self, path: &str, offset: u64) -> Option<&String> {
         let mut functions = self.functions.iter().filter(|_| self.path == path);

@@ -11,8 +11,9 @@ use std::os::unix::fs::FileExt as _;
 
 /// Path of an image's memory file in a process.
 pub const PATH: &str = "/memfd:otel_memory-sampler";
-/// Functions whose hooks see all ends of blocks and most allocations. No image is injected without
-/// these hooks.
+/// Functions of the malloc family whose hooks see all ends of blocks and most allocations. No image
+/// is injected without these hooks. Of an allocator that the program calls past `malloc`, all hooks
+/// are needed.
 const FOLLOWED: [&str; 3] = ["malloc", "realloc", "free"];
 /// Bytes of the record's page.
 const PAGE_BYTES: usize = 4096;
@@ -38,12 +39,18 @@ impl Image {
             memory.read_exact_at(&mut page, start).ok()?;
             Record::parse(&page)
         })?;
-        let is_followed = |of: &Hook| FOLLOWED.contains(&of.name.as_str());
+        let is_followed = |of: &Hook| of.is_past_malloc || FOLLOWED.contains(&of.name.as_str());
         let hooks = record.hooks.into_iter().filter(is_followed).collect();
         Some(Image { pid, hooks })
     }
 
-    /// Whether all hooks of the `FOLLOWED` functions are installed; `None` if the memory cannot be
+    /// Names of the hooked functions that the program calls past `malloc`.
+    pub fn past_malloc(&self) -> Vec<&str> {
+        let hooks = self.hooks.iter().filter(|of| of.is_past_malloc);
+        hooks.map(|of| of.name.as_str()).collect()
+    }
+
+    /// Whether all hooks of the functions that matter are installed; `None` if the memory cannot be
     /// read, most likely because the process has ended.
     pub fn is_hooked(&self) -> Option<bool> {
         let memory = memory(self.pid)?;
@@ -83,6 +90,7 @@ mod tests {
             original: 0x41,
             following: [1, 2, 3, 4],
             boundaries: 0,
+            is_past_malloc: false,
         };
         let image = |hooks| Image { pid: std::process::id(), hooks };
         assert_eq!(image(vec![hook("malloc", 0)]).is_hooked(), Some(true));

@@ -29,9 +29,6 @@ impl Worker {
     ) -> io::Result<Discovery> {
         let mut discovery = self.discoverer.discover_in_mappings(pid, mappings)?;
         let is_hooked = Image::find(pid, mappings).and_then(|image| image.is_hooked());
-        if is_hooked == Some(true) {
-            discovery.prefer_injected();
-        }
         // An ejected image stays mapped, and samples nothing.
         let ejected = usize::from(is_hooked == Some(false));
         if discovery.samplers.len() <= ejected {

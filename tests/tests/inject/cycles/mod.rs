@@ -145,6 +145,16 @@ fn fibers() -> Result<()> {
     subject("fibers", Subject::start("injected.c", &["3", "fibers", "profiled"])?)
 }
 
+/// Rust's own heap and `malloc` in one program, with their own hooks each.
+#[test]
+fn heaps_past_malloc() -> Result<()> {
+    for program in [env!("CARGO_BIN_EXE_rust-jemalloc"), env!("CARGO_BIN_EXE_rust-mimalloc")] {
+        let mut command = Command::new(program);
+        subject("rust", Subject::spawn("rust", command.args(["checked", "4"]))?)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn five_hundred_threads() -> Result<()> {
     subject("500 threads", Subject::start("injected.c", &["500"])?)

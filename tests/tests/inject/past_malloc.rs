@@ -1,0 +1,134 @@
+//! Programs in Rust whose global allocator has names of its own: the injected sampler samples it,
+//! and `malloc` as well, into one profile.
+
+use crate::daemon::is_right;
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::finish;
+use sampler_tests::{Daemon, Workload, inject};
+use std::path::Path;
+use std::process::Command;
+
+/// Each with the name of its allocator, and the function by which the allocator frees.
+const PROGRAMS: [(&str, &str, &str); 2] = [
+    (env!("CARGO_BIN_EXE_rust-jemalloc"), "jemalloc", "_rjem_sdallocx"),
+    (env!("CARGO_BIN_EXE_rust-mimalloc"), "mimalloc", "mi_free"),
+];
+/// Every allocation is sampled.
+const EVERYTHING: [&str; 7] =
+    ["--inject", "--interval", "1", "--max-samples-per-second", "unlimited", "--ring", "256MiB"];
+/// About 2,700 samples of a run of [`ROUNDS`].
+const INTERVAL: &str = "16KiB";
+const ROUNDS: &str = "3000";
+
+fn start(program: &str, arguments: &[&str]) -> Result<Workload> {
+    Workload::start_program(program.as_ref(), arguments)
+}
+
+/// Checks that samplerd knows of no allocation that it does not see.
+fn sees_everything(daemon: &Daemon) -> Result<()> {
+    let blind_spots = daemon.status()?["blind"].to_string();
+    ensure!(!blind_spots.contains("past malloc"), "{blind_spots}");
+    let is_unseen = &daemon.json("profile")?["reference"]["allocations_unseen"];
+    ensure!(*is_unseen != true, "blind: {blind_spots}");
+    Ok(())
+}
+
+/// Checks that each function has exactly its allocations and its held blocks.
+fn is_exact(program: &str, arguments: &[&str]) -> Result<()> {
+    let mut workload = start(program, arguments)?;
+    let daemon = Daemon::start(&[workload.pid()], &EVERYTHING)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let profile = daemon.profile("alloc", &[])?;
+    for of in &truth.functions {
+        let row = profile.row(&of.name);
+        let seen = (row.alloc_space.sum, row.inuse_space.sum);
+        let expected = (of.alloc.bytes as f64, of.live.bytes as f64);
+        ensure!(seen == expected, "{}: {seen:?} is not {expected:?}: {}", of.name, daemon.log());
+    }
+    sees_everything(&daemon)?;
+    workload.exit()?;
+    daemon.stop()
+}
+
+#[test]
+fn blocks_of_both_heaps_are_counted_once_and_freed() -> Result<()> {
+    PROGRAMS.iter().try_for_each(|(program, name, _)| is_exact(program, &[]).context(*name))
+}
+
+#[test]
+fn threads_with_both_heaps_are_followed() -> Result<()> {
+    let run = |(program, name, _): &(&str, &'static str, &str)| {
+        is_exact(program, &["150", "4"]).context(*name)
+    };
+    PROGRAMS.iter().try_for_each(run)
+}
+
+#[test]
+fn intervals_cover_the_totals_of_both_heaps() -> Result<()> {
+    for (program, name, _) in PROGRAMS {
+        let mut workload = start(program, &[ROUNDS])?;
+        let arguments = ["--inject", "--interval", INTERVAL, "--ring", "256MiB"];
+        let daemon = Daemon::start(&[workload.pid()], &arguments)?;
+        is_right(&daemon, &mut workload).context(name)?;
+        sees_everything(&daemon).context(name)?;
+        daemon.stop()?;
+        // The hooks of both heaps are gone.
+        let daemon = Daemon::start(&[workload.pid()], &["--samplers-only"])?;
+        let profile = daemon.profile("alloc", &[])?;
+        ensure!(profile.totals.alloc_space.value == 0.0, "{name}: {}", profile.folded());
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn hooks_of_both_heaps_are_adopted_by_the_next_daemon() -> Result<()> {
+    for (program, name, freeing) in PROGRAMS {
+        let mut workload = start(program, &[ROUNDS])?;
+        let pid = workload.pid();
+        Daemon::start(&[pid], &["--inject=leave"])?.stop()?;
+        let line = inject::done("preflight", pid, &[])?;
+        ensure!(line.contains(&format!("{freeing}@")), "{line}");
+        let arguments = ["--inject", "--interval", INTERVAL, "--ring", "256MiB"];
+        let daemon = Daemon::start(&[pid], &arguments)?;
+        is_right(&daemon, &mut workload).context(name)?;
+        sees_everything(&daemon).context(name)?;
+        daemon.stop()?;
+        workload.exit()?;
+    }
+    Ok(())
+}
+
+fn stripped(program: &Path, folder: &Path) -> Result<std::path::PathBuf> {
+    let copy = folder.join("stripped");
+    let finished = finish(Command::new("strip").arg("-o").arg(&copy).arg(program))?;
+    ensure!(finished.code() == 0, "{}", finished.stderr);
+    Ok(copy)
+}
+
+/// Without symbols only `malloc` is hooked, and samplerd says that totals are too low.
+#[test]
+fn a_heap_without_symbols_is_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    for (program, name, _) in PROGRAMS {
+        let copy = stripped(program.as_ref(), folder.path())?;
+        let mut workload = Workload::start_program(&copy, &[])?;
+        let daemon = Daemon::start(&[workload.pid()], &EVERYTHING)?;
+        workload.go()?;
+        let truth = workload.truth()?;
+        let profile = daemon.profile("alloc", &[])?;
+        let of_malloc = ["by_malloc", "by_realloc"].map(|name| truth.function(name));
+        let expected: u64 = of_malloc.into_iter().flatten().map(|of| of.alloc.bytes).sum();
+        let seen = profile.totals.alloc_space.value;
+        ensure!(seen == expected as f64, "{name}: {seen}, not {expected}");
+        let blind_spots = daemon.status()?["blind"].to_string();
+        ensure!(blind_spots.contains(name), "{name}: {blind_spots}");
+        let is_unseen = &daemon.json("profile")?["reference"]["allocations_unseen"];
+        ensure!(*is_unseen == true, "{name}: blind: {blind_spots}");
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
