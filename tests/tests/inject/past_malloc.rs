@@ -4,7 +4,7 @@
 use crate::daemon::is_right;
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::finish;
-use sampler_tests::{Daemon, Workload, inject};
+use sampler_tests::{Daemon, Workload, build, inject, preload};
 use std::path::Path;
 use std::process::Command;
 
@@ -34,8 +34,7 @@ fn sees_everything(daemon: &Daemon) -> Result<()> {
 }
 
 /// Checks that each function has exactly its allocations and its held blocks.
-fn is_exact(program: &str, arguments: &[&str]) -> Result<()> {
-    let mut workload = start(program, arguments)?;
+fn is_exact(mut workload: Workload) -> Result<()> {
     let daemon = Daemon::start(&[workload.pid()], &EVERYTHING)?;
     workload.go()?;
     let truth = workload.truth()?;
@@ -51,17 +50,28 @@ fn is_exact(program: &str, arguments: &[&str]) -> Result<()> {
     daemon.stop()
 }
 
+fn are_exact(arguments: &[&str]) -> Result<()> {
+    PROGRAMS
+        .iter()
+        .try_for_each(|(program, name, _)| is_exact(start(program, arguments)?).context(*name))
+}
+
 #[test]
 fn blocks_of_both_heaps_are_counted_once_and_freed() -> Result<()> {
-    PROGRAMS.iter().try_for_each(|(program, name, _)| is_exact(program, &[]).context(*name))
+    are_exact(&[])
 }
 
 #[test]
 fn threads_with_both_heaps_are_followed() -> Result<()> {
-    let run = |(program, name, _): &(&str, &'static str, &str)| {
-        is_exact(program, &["150", "4"]).context(*name)
-    };
-    PROGRAMS.iter().try_for_each(run)
+    are_exact(&["150", "4"])
+}
+
+/// `mallocx`, `rallocx`, `dallocx` and `sdallocx` of the allocator that serves `malloc`.
+#[test]
+fn extended_functions_of_jemalloc_are_followed() -> Result<()> {
+    let mut command = Command::new(build::compile("extended.c", &[])?);
+    command.env("LD_PRELOAD", preload::debian("libjemalloc.so.2")?);
+    is_exact(Workload::spawn("extended.c", &mut command)?)
 }
 
 #[test]
