@@ -170,7 +170,7 @@ mod tests {
     /// A hook whose first and third following bytes begin an instruction.
     fn hook(name: &str, patch: u64) -> Hook {
         let name = name.to_owned();
-        let is_past_malloc = patch % 2 == 0;
+        let is_past_malloc = patch.is_multiple_of(2);
         let following = FOLLOWING;
         Hook { name, patch, original: 0x41, following, boundaries: 0b101, is_past_malloc }
     }

@@ -203,7 +203,8 @@ fn check_blocks(mut random: u32) {
         *place = block;
         let aligned = black_box(Box::new(Aligned([mark; 384])));
         check(
-            aligned.0.iter().all(|byte| *byte == mark) && (&raw const *aligned).addr() % 128 == 0,
+            aligned.0.iter().all(|byte| *byte == mark)
+                && (&raw const *aligned).addr().is_multiple_of(128),
         );
         check_c_block(size, mark);
     }
