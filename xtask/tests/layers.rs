@@ -117,12 +117,13 @@ const RULES: &[Rule] = &[
         words: &["unsafe"],
         searched: &["sampler-common", "sampler-daemon", "sampler-inject/src", "tests", "xtask/src"],
         // A handler of SIGSYS answers the system calls that the parser may not make. The allocator's
-        // options are a C interface.
+        // options are a C interface. A workload calls malloc, as code in C does.
         allowed: &[
             "sampler-daemon/src/bin/samplerd/allocator.rs",
             "sampler-daemon/src/bpf",
             "sampler-daemon/src/parser/trap.rs",
             "sampler-inject/src/kernel.rs",
+            "tests/src/bin/rust-jemalloc/heap.rs",
         ],
     },
     Rule {
@@ -148,6 +149,7 @@ const RULES: &[Rule] = &[
             "sampler-preload/src/entry.rs",
             "sampler-preload/src/file.rs",
             "sampler-preload/src/first.rs",
+            "sampler-preload/src/heap.rs",
             "sampler-preload/src/float.rs",
             "sampler-preload/src/fork.rs",
             "sampler-preload/src/inject.rs",
