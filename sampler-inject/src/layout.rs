@@ -44,6 +44,8 @@ struct Wanted<'a> {
     allocator: usize,
     function: &'a Found,
     candidate: Candidate<'a>,
+    /// Whether another tool's breakpoint takes one of the function's places.
+    has_breakpoint: bool,
     /// The library's function that the hook leads to.
     server: String,
 }
@@ -55,6 +57,15 @@ impl Wanted<'_> {
 
     fn is_needed(&self) -> bool {
         self.is_past_malloc() || allocator::is_needed(&self.function.name)
+    }
+
+    /// Why the function has no place.
+    fn no_place(&self) -> Refusal {
+        let function = self.function.name.clone();
+        match self.has_breakpoint {
+            true => Refusal::Breakpoint { function },
+            false => Refusal::NoPlace { function },
+        }
     }
 }
 
@@ -81,7 +92,7 @@ pub fn layout(
                 let Some(at) = plan.unplaced.iter().find(|at| wanted[**at].is_needed()) else {
                     return made(&wanted, &plan, left_out, entry);
                 };
-                (*at, Refusal::NoPlace { function: wanted[*at].function.name.clone() })
+                (*at, wanted[*at].no_place())
             }
         };
         let allocator = wanted[at].allocator;
@@ -110,17 +121,18 @@ fn wanted<'a>(
                 continue;
             }
             let function = found.function(allocator.code_address, code);
-            let mut places = Vec::new();
+            let (mut places, mut has_breakpoint) = (Vec::new(), false);
             for place in prologue::places_with(&function, &elsewhere) {
-                if hook::state(&target.memory, &hook_at(&place))? == hook::State::Out {
-                    places.push(place);
+                match hook::state(&target.memory, &hook_at(&place))? {
+                    hook::State::Out => places.push(place),
+                    _ => has_breakpoint = true,
                 }
             }
-            let candidate = Candidate { function, places };
             wanted.push(Wanted {
                 allocator: index,
                 function: found,
-                candidate,
+                candidate: Candidate { function, places },
+                has_breakpoint,
                 server: String::new(),
             });
         }

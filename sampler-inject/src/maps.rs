@@ -120,9 +120,10 @@ impl Maps {
         Layout::new(mapped, named("[heap]").map(growing), named("[stack]"), self.stack_limit)
     }
 
-    /// Whether a mapping of this name belongs to the lowest file. That file is the program.
+    /// Whether a mapping of this name belongs to the lowest file. That file is the program. Memory
+    /// without a file may lie below it, as mimalloc's does.
     fn is_program(&self, name: &str) -> bool {
-        self.all.first().is_some_and(|first| first.inode != 0 && first.name == name)
+        self.all.iter().find(|of| of.inode != 0).is_some_and(|first| first.name == name)
     }
 }
 

@@ -79,6 +79,10 @@ pub enum Refusal {
         "{function}: the memory that its hook needs is taken, at every place (try again after a restart)"
     )]
     NoPlace { function: String },
+    #[error(
+        "{function}: a breakpoint of another tool is where its hook would be (try again without uprobes and debuggers on it)"
+    )]
+    Breakpoint { function: String },
     #[error("{function}: the sampler cannot follow this function (profile it with uprobes)")]
     Unserved { function: String },
     #[error("{function}: there are more functions to hook than the sampler has room for")]

@@ -5,6 +5,8 @@ use crate::daemon::is_right;
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::finish;
 use sampler_tests::{Daemon, Workload, build, inject, preload};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -139,6 +141,42 @@ fn a_heap_without_symbols_is_named() -> Result<()> {
         ensure!(*is_unseen == true, "{name}: blind: {blind_spots}");
         workload.exit()?;
         daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// Address of a program's function in a process.
+fn address(pid: u32, program: &str, function: &str) -> Result<u64> {
+    let symbols = finish(Command::new("nm").arg(program))?;
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let is_it = |line: &&str| line.ends_with(&format!(" T {function}"));
+    let line = symbols.lines().find(is_it).with_context(|| format!("no {function}"))?;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let parse = |text: Option<&str>| u64::from_str_radix(text.unwrap_or_default(), 16);
+    let first = maps.lines().find(|line| line.ends_with(program)).context("no program")?;
+    Ok(parse(first.split('-').next())? + parse(line.split(' ').next())?)
+}
+
+/// One of its functions cannot be hooked: then none is, and `malloc` alone is sampled.
+#[test]
+fn a_heap_with_a_changed_function_is_left_out_and_named() -> Result<()> {
+    for (program, name, freeing) in PROGRAMS {
+        let mut workload = start(program, &[])?;
+        let pid = workload.pid();
+        let memory = File::options().write(true).open(format!("/proc/{pid}/mem"))?;
+        // The program does not call the function before its end.
+        memory.write_all_at(&[0x90], address(pid, program, freeing)?)?;
+        let line = inject::inject(pid, 4096)?;
+        let (hooked, left_out) = line.split_once(" left out: ").with_context(|| line.clone())?;
+        ensure!(hooked.contains("malloc@") && !hooked.contains(&format!("{freeing}@")), "{line}");
+        let why = format!("{freeing} has been changed by another tool");
+        ensure!(left_out.starts_with(name) && left_out.contains(&why), "{line}");
+        let daemon = Daemon::start(&[pid], &["--samplers-only"])?;
+        let blind_spots = daemon.status()?["blind"].to_string();
+        ensure!(blind_spots.contains(name) && blind_spots.contains("past malloc"), "{blind_spots}");
+        daemon.stop()?;
+        workload.child().signal(9)?;
+        workload.wait()?;
     }
     Ok(())
 }
