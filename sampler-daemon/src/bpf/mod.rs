@@ -9,7 +9,7 @@ mod each_cpu;
 pub mod engine;
 pub mod events;
 pub mod filtered;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzz;
 pub mod guardian;
 pub mod kernel;

@@ -7,7 +7,7 @@
 
 mod answer;
 mod escape;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzz;
 mod guard;
 pub mod listen;

@@ -8,7 +8,7 @@ pub mod discoverer;
 pub mod discovery;
 pub mod elf;
 mod families;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzz;
 pub mod hazard;
 pub mod htlhash;

@@ -215,7 +215,7 @@ fn base(elf: &Elf<'_>) -> Result<Option<u64>, ElfError> {
 }
 
 /// Number of notes of probes in a section, for the fuzzer.
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(super) fn count_notes(section: &[u8]) -> usize {
     note::probes(section).count()
 }

@@ -26,7 +26,7 @@ mod child;
 pub(crate) mod confine;
 mod debug_files;
 mod files;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzz;
 mod serve;
 mod trap;

@@ -10,7 +10,7 @@ mod debug_data;
 pub(crate) mod debug_file;
 mod demangled;
 pub(crate) mod elf;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzz;
 mod given_name;
 mod plt;

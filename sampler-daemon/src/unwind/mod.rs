@@ -9,7 +9,7 @@ mod elf;
 mod evidence;
 #[cfg(test)]
 pub(crate) mod fixture;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzz;
 mod generated;
 pub mod history;

@@ -1,7 +1,8 @@
 // A small line of numbers over time, with their intervals as a band. It begins at zero.
 
-const SPACE = "http://www.w3.org/2000/svg";
-const WIDTH = 96, HEIGHT = 28;
+import { by } from "./dom.js";
+
+const WIDTH = 96, HEIGHT = 28; // as in the template
 
 // `points` are { unix_ns, value, low, high }; `say` describes a point.
 export function sparkline(points, say) {
@@ -11,15 +12,10 @@ export function sparkline(points, say) {
   // A wide interval leaves the picture.
   const y = (number) => HEIGHT - (HEIGHT - 2) * Math.min(number / most, 1.1);
   const at = (of, number) => `${x(of).toFixed(1)},${y(number).toFixed(1)}`;
-  return part("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "sparkline", role: "img" },
-    part("title", {}, [points[0], points.at(-1)].map(say).join("; ")),
-    part("polygon", { points: [...points.map((of) => at(of, of.high)), ...points.toReversed().map((of) => at(of, of.low))].join(" ") }),
-    part("polyline", { points: points.map((of) => at(of, of.value)).join(" ") }));
-}
-
-function part(name, attributes, ...children) {
-  const made = document.createElementNS(SPACE, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
+  const svg = by("sparkline").content.firstElementChild.cloneNode(true);
+  const [title, band, values] = svg.children;
+  title.textContent = [points[0], points.at(-1)].map(say).join("; ");
+  band.setAttribute("points", [...points.map((of) => at(of, of.high)), ...points.toReversed().map((of) => at(of, of.low))].join(" "));
+  values.setAttribute("points", points.map((of) => at(of, of.value)).join(" "));
+  return svg;
 }
