@@ -32,7 +32,7 @@ done
 
 mkdir -p "$target/vm/$version"
 cd "$target/vm/$version"
-if ! ls boot/vmlinuz-* >/dev/null 2>&1; then
+if ! ls boot/vmlinuz* >/dev/null 2>&1; then
     if [ "$version" = sid ]; then
         mkdir -p apt/lists/partial apt/archives/partial
         echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian sid main" >apt/sources.list
@@ -50,8 +50,12 @@ if ! ls boot/vmlinuz-* >/dev/null 2>&1; then
     fi
     package=$(apt-cache depends "$meta" | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
     [ -n "$package" ] || { echo "run.sh: no package $meta (apt-get update)" >&2; exit 2; }
+    # Debian's newer packages have the kernel in a package and a folder of its own.
+    case $version in sid) package=linux-binary-${package#linux-image-} ;; esac
     apt-get download "$package"
-    dpkg-deb --fsys-tarfile "$package"_*.deb | tar -x ./boot
+    mkdir -p boot
+    dpkg-deb --fsys-tarfile "$package"_*.deb |
+        tar -x --wildcards --transform 's:.*/\(vmlinuz[^/]*\)$:boot/\1:' '*/vmlinuz*'
 fi
 
 rm -rf tree
@@ -79,6 +83,6 @@ echo "engine=$engine refused='$refused'" >tree/expected
 (cd tree && find . | cpio --quiet -o -H newc) | gzip -1 >initramfs
 
 timeout 1800 qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m 1024 -nographic -no-reboot \
-    -kernel boot/vmlinuz-* -initrd initramfs -append "console=ttyS0 quiet panic=-1" </dev/null |
+    -kernel boot/vmlinuz* -initrd initramfs -append "console=ttyS0 quiet panic=-1" </dev/null |
     tr -d '\r' | tee console
 grep -q '^vm: ok$' console || { echo "run.sh: failed on Linux $version" >&2; exit 1; }
