@@ -26,6 +26,8 @@ const CHARGED: usize = 3;
 /// Parameters that are forwarded, as many as the largest of the functions has.
 type Arguments = [usize; 5];
 type Any = unsafe extern "C" fn(usize, usize, usize, usize, usize) -> usize;
+/// A cold function. Its last parameter is a word of [`Slot::with`].
+type Sampled = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
 
 /// Where a function has its parameters, by their numbers.
 #[derive(Clone, Copy)]
@@ -117,9 +119,14 @@ impl Slot {
     }
 }
 
-/// A function that allocates.
+/// Charges a request, and goes on to `sampled` if the request may be sampled.
 #[inline(always)]
-unsafe fn allocate(shape: Shape, slot: &'static Slot, arguments: Arguments) -> usize {
+unsafe fn request(
+    shape: Shape,
+    slot: &'static Slot,
+    arguments: Arguments,
+    sampled: Sampled,
+) -> usize {
     let [first, second, third, fourth, fifth] = arguments;
     match shape.size(arguments).and_then(charge) {
         // Not sampled; or the request fails, and the allocator reports the failure.
@@ -127,9 +134,16 @@ unsafe fn allocate(shape: Shape, slot: &'static Slot, arguments: Arguments) -> u
         None => unsafe { slot.forward(arguments) },
         // SAFETY: the same call.
         Some(charged) => unsafe {
-            allocate_sampled(first, second, third, fourth, fifth, slot.with(charged))
+            sampled(first, second, third, fourth, fifth, slot.with(charged))
         },
     }
+}
+
+/// A function that allocates.
+#[inline(always)]
+unsafe fn allocate(shape: Shape, slot: &'static Slot, arguments: Arguments) -> usize {
+    // SAFETY: the same call.
+    unsafe { request(shape, slot, arguments, allocate_sampled) }
 }
 
 #[cold]
@@ -158,15 +172,8 @@ unsafe extern "C" fn allocate_sampled(
 /// `posix_memalign(place, alignment, size)`
 #[inline(always)]
 unsafe fn store(shape: Shape, slot: &'static Slot, arguments: Arguments) -> usize {
-    let [first, second, third, fourth, fifth] = arguments;
-    match shape.size(arguments).and_then(charge) {
-        // SAFETY: forwards the call.
-        None => unsafe { slot.forward(arguments) },
-        // SAFETY: the same call.
-        Some(charged) => unsafe {
-            store_sampled(first, second, third, fourth, fifth, slot.with(charged))
-        },
-    }
+    // SAFETY: the same call.
+    unsafe { request(shape, slot, arguments, store_sampled) }
 }
 
 #[cold]

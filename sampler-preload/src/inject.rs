@@ -25,8 +25,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ2");
 /// Bytes of a function's name, padded with zeros.
 pub const NAME_BYTES: usize = 40;
 
-/// One function of the malloc family, an operator of C++, or a slot of [`crate::heap`]. The library's dynamic symbol of the
-/// same name is the function that a hook leads to.
+/// One function of the malloc family, an operator of C++, or a slot of [`crate::heap`]. The
+/// library's dynamic symbol of the same name is the function that a hook leads to.
 #[repr(C)]
 pub struct Function {
     name: [u8; NAME_BYTES],

@@ -221,7 +221,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Fuzz { targets, seconds } => fuzz::run(&workspace, &targets, seconds),
-        Verb::Miri => miri::run(&workspace),
+        Verb::Miri => miri::run(&workspace, &miri::toolchain()?),
         Verb::Demo => demo::run(&workspace),
         Verb::Newcomer => newcomer::run(&workspace),
         Verb::Book => book::build(&workspace),

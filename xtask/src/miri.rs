@@ -34,9 +34,8 @@ pub(crate) fn toolchain() -> Result<Toolchain> {
 /// Runs the tests.
 ///
 /// # Errors
-/// If no toolchain has Miri, if a test fails, or if Miri reports undefined behaviour.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let toolchain = toolchain()?;
+/// If a test fails, or if Miri reports undefined behaviour.
+pub(crate) fn run(workspace: &Workspace, toolchain: &Toolchain) -> Result<()> {
     for (package, modules) in MODULES {
         let mut command = step::isolated(&toolchain.cargo);
         command.current_dir(&workspace.root).args(["miri", "test", "--lib", "-p", package]);

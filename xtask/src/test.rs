@@ -105,7 +105,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
         fuzz::run(workspace, &[], fuzz::SECONDS)?;
         // Not every nightly toolchain has Miri.
         match miri::toolchain() {
-            Ok(_) => miri::run(workspace)?,
+            Ok(toolchain) => miri::run(workspace, &toolchain)?,
             Err(error) => eprintln!("  NOT RUN    miri: {error}"),
         }
     }

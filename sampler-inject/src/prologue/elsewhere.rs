@@ -23,7 +23,7 @@ pub(super) fn lowest_jump_target(function: &Function, elsewhere: &[Code]) -> u64
     // Another function's jump to the entry is an ordinary call, and data may look like such a jump.
     let behind_entry = anywhere.filter(|target| *target != function.entry);
     let targets = decoded_targets(own).chain(behind_entry);
-    targets.filter(|target| is_inside(function, *target)).min().unwrap_or(u64::MAX)
+    targets.filter(|target| is_in_beginning(function.entry, *target)).min().unwrap_or(u64::MAX)
 }
 
 /// The jumps in `code` that lead to the beginnings of the functions at `entries`, each as a piece of
@@ -36,7 +36,7 @@ pub fn jumps_to<'c>(entries: &[u64], code: Code<'c>) -> Vec<Code<'c>> {
         return Vec::new();
     };
     let span = highest - lowest + REACH_BYTES;
-    let is_beginning = |at: u64| entries.iter().any(|entry| is_behind(*entry, at));
+    let is_beginning = |at: u64| entries.iter().any(|entry| is_in_beginning(*entry, at));
     let mut found = Vec::new();
     for (at, bytes) in code.bytes.windows(JUMP_BYTES).enumerate() {
         let to = distance_target(code, at, bytes);
@@ -48,11 +48,8 @@ pub fn jumps_to<'c>(entries: &[u64], code: Code<'c>) -> Vec<Code<'c>> {
     found
 }
 
-fn is_inside(function: &Function, target: u64) -> bool {
-    is_behind(function.entry, target)
-}
-
-fn is_behind(entry: u64, target: u64) -> bool {
+/// Whether an address lies in the beginning of the function at `entry`.
+fn is_in_beginning(entry: u64, target: u64) -> bool {
     target.checked_sub(entry).is_some_and(|offset| offset < REACH_BYTES)
 }
 

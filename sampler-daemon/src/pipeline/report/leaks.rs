@@ -9,7 +9,7 @@ use crate::pipeline::clock::Clocks;
 use crate::pipeline::worker::Worker;
 use crate::store::windows::{Departure, Window};
 use crate::store::{ProcessId, Selector, StackId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row};
 use sampler_common::leaks::{Blocks, Freed, Leak, Leaks, Ranking, Times};
 use sampler_common::note::{Growth, Note};
@@ -128,12 +128,14 @@ impl Worker {
         let window = self.ingest.windows.between(since_ns, now_ns, now_ns);
         let window = window.map_err(|error| error.oldest_ns)?;
         let departed = window.departed().map_err(|cut| cut.whole_since_ns)?;
+        // Rows and departures are many, and so may be processes.
+        let chosen: FxHashSet<ProcessId> = chosen.iter().copied().collect();
         let departed: Vec<Departure> = departed.filter(|of| chosen.contains(&of.process)).collect();
         let (mut stacks, mut others) = (ByStack::default(), Blocks::default());
         for of in departed.iter().filter(|of| of.allocated_ns < window.start_ns) {
             stacks.entry((of.process, of.stack)).or_default().departed.add(&of.blocks);
         }
-        self.add_live(&mut stacks, &window, now_ns, chosen);
+        self.add_live(&mut stacks, &window, now_ns, &chosen);
         for of in departed {
             let [allocated_age_ns, freed_age_ns] =
                 [of.allocated_ns, of.freed_ns].map(|at_ns| now_ns.saturating_sub(at_ns));
@@ -154,7 +156,13 @@ impl Worker {
         Times { ages_ns: ages.collect(), end_unix_ns: clocks.to_unix(now_ns) }
     }
 
-    fn add_live(&self, stacks: &mut ByStack, window: &Window, now_ns: u64, chosen: &[ProcessId]) {
+    fn add_live(
+        &self,
+        stacks: &mut ByStack,
+        window: &Window,
+        now_ns: u64,
+        chosen: &FxHashSet<ProcessId>,
+    ) {
         let held = self.ingest.live.iter().map(|(_, live)| live);
         for live in held.filter(|live| chosen.contains(&live.process)) {
             let blocks = stacks.entry((live.process, live.stack)).or_default();
