@@ -1,7 +1,7 @@
 //! Programs whose code in memory differs from their files.
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use sampler_tests::child::Child;
 use sampler_tests::daemon::sampler;
 use sampler_tests::{Daemon, Profile, Truth, Workload, build, wait};
@@ -115,17 +115,27 @@ fn a_later_patched_function_is_left_at_once() -> Result<()> {
     patched_after("malloc", "near", &[])
 }
 
+/// Whether a process sleeps, and has one thread. The guardian closes links on further threads.
+fn is_idle(pid: u32) -> Result<bool> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let of = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    Ok(of("State:").is_some_and(|state| state.starts_with('S')) && of("Threads:") == Some("1"))
+}
+
 /// Limits the descriptors of the daemon's guardian: it can receive one more request, whose link it
-/// cannot make.
-fn limit_guardian(daemon: &Daemon) -> Result<()> {
-    let guardian = daemon.guardian()?;
+/// cannot make. Returns the earlier limit.
+fn limit_guardian(guardian: u32) -> Result<Rlimit> {
+    wait::until("the guardian to be idle", || Ok(is_idle(guardian)?.then_some(())))?;
     let is_free = |number: &u64| !Path::new(&format!("/proc/{guardian}/fd/{number}")).exists();
     // A request brings three descriptors: the program's, the file's, and that of the link's socket.
     let last = (0..).filter(is_free).nth(2).context("no free descriptor")?;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    set_limit(guardian, Rlimit { current: Some(last + 1), maximum })
+}
+
+fn set_limit(guardian: u32, limit: Rlimit) -> Result<Rlimit> {
     let pid = Pid::from_raw(guardian.cast_signed());
-    let limit = Rlimit { current: Some(last + 1), maximum: Some(last + 1) };
-    prlimit(pid, Resource::Nofile, limit).context("limit the guardian")?;
-    Ok(())
+    prlimit(pid, Resource::Nofile, limit).context("limit the guardian")
 }
 
 /// The links of a file are replaced when a function is patched. If the kernel refuses the new links,
@@ -140,17 +150,19 @@ fn a_refused_replacement_of_links_is_made_up_for() -> Result<()> {
         let mut patched = program("malloc", "near", "after")?;
         let pids: Vec<u32> = others.iter().chain([&patched]).map(Workload::pid).collect();
         let daemon = Daemon::start(&pids, &ALL)?;
-        limit_guardian(&daemon)?;
+        let guardian = daemon.guardian()?;
+        let limit = limit_guardian(guardian)?;
         patched.go()?;
         patched.wait_for_mark()?;
         wait::until("the patch to be seen", || named(&daemon, "malloc"))?;
-        wait::until("the refusal", || {
-            Ok(daemon.log().contains("Too many open files").then_some(()))
-        })
-        .with_context(|| daemon.log())?;
+        let refusal = "Too many open files";
+        wait::until("the refusal", || Ok(daemon.log().contains(refusal).then_some(())))
+            .with_context(|| daemon.log())?;
+        set_limit(guardian, limit)?;
         wait::until("the file to be probed again", || {
-            let status = daemon.status()?;
-            Ok((!status["blind"].to_string().contains("not probed: attach")).then_some(()))
+            let log = daemon.log();
+            let (_, after) = log.rsplit_once(refusal).unwrap_or_default();
+            Ok(after.contains("probing glibc").then_some(()))
         })
         .with_context(|| daemon.log())?;
         for other in &mut others {

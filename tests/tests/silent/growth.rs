@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use sampler_tests::client::Client;
+use sampler_tests::windowed::NEAR_CERTAIN_CONFIDENCE;
 use sampler_tests::{Daemon, Workload, wait};
 use serde_json::{Value, json};
 
@@ -65,7 +66,9 @@ fn held_bytes_of_two_windows_are_not_compared() -> Result<()> {
     let kept = workload.truth()?.function("kept")?.live.bytes as f64;
     wait::until("all of it", || {
         save(late, &[])?;
-        let out = daemon.sampler(&["diff", "--json", early, late])?.success("diff")?;
+        let certain = ["--confidence", NEAR_CERTAIN_CONFIDENCE];
+        let arguments = [&["diff", "--json", early, late], &certain[..]].concat();
+        let out = daemon.sampler(&arguments)?.success("diff")?;
         let json: Value = serde_json::from_slice(&out.stdout)?;
         let of = &json["totals"]["space"];
         let [low, high] = ["low", "high"].map(|end| of[end].as_f64().unwrap_or(0.0));
