@@ -4,7 +4,8 @@ use crate::atomic::KernelRandom;
 use crate::live::{self, Inserted};
 use crate::record::Sampled;
 use crate::registers::Call;
-use crate::{alloc_entry, mapping, maps, record, settings, window_gate};
+use crate::{alloc_entry, maps, record, settings, window_gate};
+use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
 use sampler_common::sampling::Random as _;
@@ -13,30 +14,48 @@ use sampler_common::wire::{
     ProcessTotals, RecordKind, Role,
 };
 
-/// Runs at the return of an allocating function.
+/// [`leave`] as a function of its own. If the session's program had both halves in one function, its
+/// frame would be too large.
+#[inline(never)]
+pub fn leave_session(context: *mut c_void) {
+    leave(&Call::new(context));
+}
+
+/// A followed call at its return.
+pub struct Returned {
+    pub pending: Pending,
+    pub process: *const ProcessConfig,
+    pub totals: *mut ProcessTotals,
+}
+
+/// Ends the pending state of a call. `None`: the call is not followed, or its slot has another
+/// process by now.
 #[inline(always)]
-pub fn leave(call: &Call) {
+pub fn returned(call: &Call) -> Option<Returned> {
     // The return has popped the return address from the stack.
     let key = call.pending_key(call.sp().wrapping_sub(8));
     // SAFETY: copied at once; the key is this thread's own.
-    let Some(pending) = (unsafe { maps::PENDING.get(&key) }).copied() else { return };
+    let pending = (unsafe { maps::PENDING.get(&key) }).copied()?;
     if maps::PENDING.remove(&key).is_err() {
-        return;
+        return None;
     }
-    let Some(totals) = maps::TOTALS.get_ptr_mut(pending.space.slot) else { return };
-    let Some(process) = maps::PROCESSES.get_ptr(pending.space.slot) else { return };
+    let totals = maps::TOTALS.get_ptr_mut(pending.space.slot)?;
+    let process = maps::PROCESSES.get_ptr(pending.space.slot)?;
     // SAFETY: a field of a map value.
     if unsafe { core::ptr::read_volatile(&raw const (*process).generation) }
         != pending.space.generation
     {
         live::count(totals, Outcome::StaleReturn);
-        return;
+        return None;
     }
     window_gate::returned(call);
-    if pending.role >= Role::Map as u32 {
-        mapping::leave(call.raw(), &pending);
-        return;
-    }
+    Some(Returned { pending, process, totals })
+}
+
+/// Runs at the return of an allocating function.
+#[inline(always)]
+pub fn leave(call: &Call) {
+    let Some(Returned { pending, process, totals }) = returned(call) else { return };
     match block(call, &pending) {
         Block::At(pointer) => succeeded(call, &pending, pointer, process, totals),
         Block::Somewhere => {

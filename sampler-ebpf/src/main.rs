@@ -8,7 +8,8 @@
 //! code.
 //!
 //! Programs on uprobes are preemptible on most kernels. So only atomic operations change what two
-//! calls on one CPU may share.
+//! calls on one CPU may share. Each main function makes its [`Call`] by [`Call::in_main`], which
+//! avoids private stacks.
 //! Records are built in reserved ring space, never in per-CPU scratch memory.
 //!
 //! A function with an `export_name` is a global function to the verifier. The verifier checks a
@@ -57,11 +58,14 @@ use registers::Call;
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn alloc_session(context: *mut c_void) -> u32 {
-    let call = Call::new(context);
+    let call = Call::in_main(context);
     if call.is_entry() {
         return alloc_entry::enter(&call);
     }
-    alloc_return::leave(&call);
+    if mapping::is_mapping(&call) {
+        return mapping::leave(context);
+    }
+    alloc_return::leave_session(context);
     0
 }
 
@@ -69,7 +73,7 @@ pub extern "C" fn alloc_session(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn alloc_entry(context: *mut c_void) -> u32 {
-    alloc_entry::enter(&Call::new(context));
+    alloc_entry::enter(&Call::in_main(context));
     0
 }
 
@@ -77,7 +81,11 @@ pub extern "C" fn alloc_entry(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uretprobe")]
 pub extern "C" fn alloc_return(context: *mut c_void) -> u32 {
-    alloc_return::leave(&Call::new(context));
+    let call = Call::in_main(context);
+    if mapping::is_mapping(&call) {
+        return mapping::leave(context);
+    }
+    alloc_return::leave(&call);
     0
 }
 
@@ -85,7 +93,7 @@ pub extern "C" fn alloc_return(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn free_entry(context: *mut c_void) -> u32 {
-    free::enter(&Call::new(context));
+    free::enter(&Call::in_main(context));
     0
 }
 
@@ -93,7 +101,7 @@ pub extern "C" fn free_entry(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn otel_alloc(context: *mut c_void) -> u32 {
-    otel::allocated(&Call::new(context));
+    otel::allocated(&Call::in_main(context));
     0
 }
 
@@ -101,7 +109,7 @@ pub extern "C" fn otel_alloc(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn otel_free(context: *mut c_void) -> u32 {
-    otel::freed(&Call::new(context));
+    otel::freed(&Call::in_main(context));
     0
 }
 
@@ -109,7 +117,7 @@ pub extern "C" fn otel_free(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn new_entry(context: *mut c_void) -> u32 {
-    alloc_entry_only::enter(&Call::new(context));
+    alloc_entry_only::enter(&Call::in_main(context));
     0
 }
 

@@ -6,6 +6,7 @@
 //! whether the caller is an allocator.
 
 use crate::registers::Call;
+use crate::alloc_return::{self, Returned};
 use crate::{alloc_entry, atomic, live, maps, record, settings, snapshot};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
@@ -74,11 +75,19 @@ pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
     alloc_entry::FOLLOW
 }
 
-/// Runs at the return of a mapping function.
+/// Whether a probe is on a mapping function.
+#[inline(always)]
+pub fn is_mapping(call: &Call) -> bool {
+    call.cookie().role() >= Role::Map as u8
+}
+
+/// Runs at the return of a mapping function. Not called from [`alloc_return::leave`]: both have deep
+/// stacks.
 #[inline(never)]
-pub fn leave(context: *mut c_void, pending: &Pending) -> u32 {
+pub fn leave(context: *mut c_void) -> u32 {
     let call = Call::new(context);
-    let Some(totals) = maps::TOTALS.get_ptr_mut(pending.space.slot) else { return 0 };
+    let Some(Returned { pending, totals, .. }) = alloc_return::returned(&call) else { return 0 };
+    let pending = &pending;
     let result = call.result();
     let failed = result > MappingRecord::LAST_ADDRESS;
     if pending.role == Role::Remap as u32 {

@@ -1,8 +1,9 @@
 //! A probed call: its registers, arguments and cookie.
 
+use crate::settings;
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_func_ip};
+use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_func_ip, bpf_tail_call};
 use aya_ebpf::programs::ProbeContext;
 use sampler_common::wire::{Cookie, PendingKey};
 
@@ -26,6 +27,20 @@ impl Call {
     #[inline(always)]
     pub fn new(context: *mut c_void) -> Call {
         Call { context: ProbeContext::new(context) }
+    }
+
+    /// [`Call::new`] in the main function of a program. The tail call in it never runs. The verifier
+    /// gives a program with a tail call no private stacks (Linux 6.13).
+    ///
+    /// A private stack exists once for each program and CPU. A preempted program and the next one on
+    /// its CPU would both write to it.
+    #[inline(always)]
+    pub fn in_main(context: *mut c_void) -> Call {
+        if settings::tail_call() != 0 {
+            // SAFETY: never runs; the verifier knows the setting, and removes the call.
+            unsafe { bpf_tail_call(context, core::ptr::null_mut(), 0) };
+        }
+        Call::new(context)
     }
 
     /// The context, for helpers that want it.

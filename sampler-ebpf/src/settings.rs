@@ -70,6 +70,8 @@ settings! {
     task_fs_base: TASK_FS_BASE = 0;
     /// 1: allocations are recorded in windows only.
     windows: WINDOW_GATES = 0;
+    /// Always 0 ([`crate::registers::Call::in_main`]).
+    tail_call: TAIL_CALL = 0;
     /// Size of the ring for back-pressure; 0: no back-pressure.
     pressure_ring_bytes: PRESSURE_RING_BYTES = 0;
 }

@@ -1,52 +1,85 @@
-//! Finds stacks that are too deep for old kernels. The verifier adds up the frames of functions
-//! that call one another.
-//! Only newer kernels (from 6.13 on) give programs like the session's a stack of their own.
+//! Finds stacks that the verifier refuses, and stacks that two runs of a program would share.
+//!
+//! The verifier adds up the frames of functions that call one another. Since Linux 6.13 a large
+//! frame lies in a private stack instead, one for each program and CPU. Programs on uprobes are
+//! preemptible, so two runs on one CPU would share it. The verifier gives no private stack to a
+//! program with a tail call.
 
 use anyhow::{Result, bail};
 
 use super::DECIDES;
 use super::instruction::{Effect, Instruction};
-use super::program::Program;
+use super::program::{Function, Program};
 
 /// Maximum size of all frames of a chain of calls (`MAX_BPF_STACK` in `include/linux/filter.h`).
 const MAX_STACK_BYTES: u32 = 512;
 /// Unit to which a frame's size is rounded up (`check_max_stack_depth_subprog` in
 /// `kernel/bpf/verifier.c`).
 const STACK_UNIT_BYTES: u32 = 32;
+/// The unit on kernels that load the session's program (since Linux 6.8, with a JIT).
+const SESSION_UNIT_BYTES: u32 = 16;
+/// Least size of a frame in a private stack (`BPF_PRIV_STACK_MIN_SIZE` in
+/// `kernel/bpf/verifier.c`).
+const MIN_PRIVATE_BYTES: u32 = 64;
+/// The helper `bpf_tail_call`.
+const TAIL_CALL: i32 = 12;
 /// The frame pointer.
 const FRAME: u8 = 10;
 /// `destination += immediate`, all 64 bits.
 const ADD: u8 = 0x07;
 
-/// Checks the deepest chain of calls of every program that old kernels load. Returns the size of
-/// the deepest chain, in bytes.
+/// Checks the deepest chain of calls of every program. Returns the size of the deepest chain, in
+/// bytes.
 ///
 /// # Errors
-/// If a chain is too deep; the text names its functions with their frames.
+/// If a chain is too deep, or a program on a uprobe would have a private stack; the text names the
+/// functions with their frames.
 pub(crate) fn check(program: &Program) -> Result<u32> {
     let mut deepest = 0;
     for (index, function) in program.functions.iter().enumerate() {
-        // Functions in `.text` are only called. The session's program is only loaded by kernels
-        // that give it a stack of its own.
-        if function.section == ".text" || function.name.starts_with(DECIDES) {
+        // Functions in `.text` are only called.
+        if function.section == ".text" {
             continue;
         }
-        let chain = chain(program, index, &mut vec![false; program.functions.len()])?;
+        let is_session = function.name.starts_with(DECIDES);
+        let unit = if is_session { SESSION_UNIT_BYTES } else { STACK_UNIT_BYTES };
+        let chain = chain(program, index, unit, &mut vec![false; program.functions.len()])?;
         let bytes: u32 = chain.iter().map(|(_, frame)| frame).sum();
+        let frames: Vec<String> = chain
+            .iter()
+            .map(|(index, frame)| format!("{} ({frame})", program.functions[*index].name))
+            .collect();
+        let frames = frames.join(" → ");
         if bytes > MAX_STACK_BYTES {
-            let frames: Vec<String> = chain
-                .iter()
-                .map(|(index, frame)| format!("{} ({frame})", program.functions[*index].name))
-                .collect();
-            bail!("{bytes} bytes of stack, more than {MAX_STACK_BYTES}: {}", frames.join(" → "));
+            bail!("{bytes} bytes of stack, more than {MAX_STACK_BYTES}: {frames}");
+        }
+        if is_on_uprobe(function)
+            && bytes >= MIN_PRIVATE_BYTES
+            && !function.instructions.iter().any(is_tail_call)
+        {
+            bail!("{frames}: may get a private stack; make its Call by Call::in_main");
         }
         deepest = deepest.max(bytes);
     }
     Ok(deepest)
 }
 
+fn is_on_uprobe(function: &Function) -> bool {
+    matches!(function.section.split('/').next(), Some("uprobe" | "uretprobe"))
+}
+
+fn is_tail_call(instruction: &Instruction) -> bool {
+    let Instruction { source, immediate, .. } = *instruction;
+    instruction.effect() == Effect::Call && source == 0 && immediate == TAIL_CALL
+}
+
 /// The deepest chain of calls that begins at a function: indexes and frame sizes.
-fn chain(program: &Program, index: usize, above: &mut [bool]) -> Result<Vec<(usize, u32)>> {
+fn chain(
+    program: &Program,
+    index: usize,
+    unit: u32,
+    above: &mut [bool],
+) -> Result<Vec<(usize, u32)>> {
     let function = &program.functions[index];
     if above[index] {
         bail!("{} calls itself", function.name);
@@ -54,17 +87,14 @@ fn chain(program: &Program, index: usize, above: &mut [bool]) -> Result<Vec<(usi
     above[index] = true;
     let mut deepest: Vec<(usize, u32)> = Vec::new();
     for callee in function.calls.values() {
-        let below = chain(program, *callee, above)?;
+        let below = chain(program, *callee, unit, above)?;
         let sum = |chain: &[(usize, u32)]| chain.iter().map(|(_, frame)| frame).sum::<u32>();
         if sum(&below) > sum(&deepest) {
             deepest = below;
         }
     }
     above[index] = false;
-    deepest.insert(
-        0,
-        (index, frame(&function.instructions).max(1).next_multiple_of(STACK_UNIT_BYTES)),
-    );
+    deepest.insert(0, (index, frame(&function.instructions).max(1).next_multiple_of(unit)));
     Ok(deepest)
 }
 
@@ -96,7 +126,6 @@ fn frame(instructions: &[Instruction]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::program::Function;
     use super::*;
     use std::collections::BTreeMap;
 
@@ -111,7 +140,7 @@ mod tests {
     fn program(frames: &[i16], calls: &[(usize, usize)]) -> Program {
         let functions = frames.iter().enumerate().map(|(index, bytes)| Function {
             name: format!("f{index}"),
-            section: if index == 0 { "uprobe" } else { ".text" }.into(),
+            section: if index == 0 { "perf_event" } else { ".text" }.into(),
             instructions: stores(*bytes),
             calls: calls
                 .iter()
@@ -130,6 +159,22 @@ mod tests {
         let said = "576 bytes of stack, more than 512: f0 (32) → f1 (320) → f2 (224)";
         assert_eq!(refused.to_string(), said);
         assert!(check(&program(&[8, 8], &[(0, 1), (1, 0)])).is_err());
+    }
+
+    #[test]
+    fn a_program_on_a_uprobe_has_no_private_stack() {
+        let on_uprobe = |frames: &[i16], tail_call: bool| {
+            let mut program = program(frames, &[(0, 1)]);
+            program.functions[0].section = "uretprobe".into();
+            if tail_call {
+                let call = Instruction::decode([0x85, 0, 0, 0, 12, 0, 0, 0]);
+                program.functions[0].instructions.insert(0, call);
+            }
+            check(&program)
+        };
+        assert_eq!(on_uprobe(&[8, 100], true).ok(), Some(32 + 128));
+        let refused = on_uprobe(&[8, 100], false).expect_err("a large frame");
+        assert!(refused.to_string().contains("f0 (32) → f1 (128)"), "{refused}");
     }
 
     #[test]
