@@ -14,8 +14,8 @@ use sampler_common::wire::{
     ProcessTotals, RecordKind, Role,
 };
 
-/// [`leave`] as a function of its own. If the session's program had both halves in one function, its
-/// frame would be too large.
+/// [`leave`] as a function of its own. If the session's program had both halves in one function,
+/// its frame would be too large.
 #[inline(never)]
 pub fn leave_session(context: *mut c_void) {
     leave(&Call::new(context));

@@ -5,8 +5,8 @@
 //! record: exact, without sampling. The daemon decides from the stack who made the call, and
 //! whether the caller is an allocator.
 
-use crate::registers::Call;
 use crate::alloc_return::{self, Returned};
+use crate::registers::Call;
 use crate::{alloc_entry, atomic, live, maps, record, settings, snapshot};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
@@ -81,8 +81,8 @@ pub fn is_mapping(call: &Call) -> bool {
     call.cookie().role() >= Role::Map as u8
 }
 
-/// Runs at the return of a mapping function. Not called from [`alloc_return::leave`]: both have deep
-/// stacks.
+/// Runs at the return of a mapping function. Not called from [`alloc_return::leave`]: both have
+/// deep stacks.
 #[inline(never)]
 pub fn leave(context: *mut c_void) -> u32 {
     let call = Call::new(context);

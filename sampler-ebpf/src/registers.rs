@@ -3,7 +3,9 @@
 use crate::settings;
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_func_ip, bpf_tail_call};
+use aya_ebpf::helpers::{
+    bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_func_ip, bpf_tail_call,
+};
 use aya_ebpf::programs::ProbeContext;
 use sampler_common::wire::{Cookie, PendingKey};
 
@@ -29,11 +31,11 @@ impl Call {
         Call { context: ProbeContext::new(context) }
     }
 
-    /// [`Call::new`] in the main function of a program. The tail call in it never runs. The verifier
-    /// gives a program with a tail call no private stacks (Linux 6.13).
+    /// [`Call::new`] in the main function of a program. The tail call in it never runs. The
+    /// verifier gives a program with a tail call no private stacks (Linux 6.13).
     ///
-    /// A private stack exists once for each program and CPU. A preempted program and the next one on
-    /// its CPU would both write to it.
+    /// A private stack exists once for each program and CPU. A preempted program and the next one
+    /// on its CPU would both write to it.
     #[inline(always)]
     pub fn in_main(context: *mut c_void) -> Call {
         if settings::tail_call() != 0 {
