@@ -53,7 +53,7 @@ fn on_entry(call: &Call) -> u32 {
     let role = cookie.role();
     let size = if cookie.is_uncounted() {
         Some(call.argument0())
-    } else if role >= Role::Map as u8 {
+    } else if cookie.is_mapping() {
         // `mapping::enter` is called here and not below `slow_path`, because both have deep stacks.
         return mapping::enter(call.raw(), slot, role);
     } else {

@@ -62,7 +62,7 @@ pub extern "C" fn alloc_session(context: *mut c_void) -> u32 {
     if call.is_entry() {
         return alloc_entry::enter(&call);
     }
-    if mapping::is_mapping(&call) {
+    if call.cookie().is_mapping() {
         return mapping::leave(context);
     }
     alloc_return::leave_session(context);
@@ -82,7 +82,7 @@ pub extern "C" fn alloc_entry(context: *mut c_void) -> u32 {
 #[unsafe(link_section = "uretprobe")]
 pub extern "C" fn alloc_return(context: *mut c_void) -> u32 {
     let call = Call::in_main(context);
-    if mapping::is_mapping(&call) {
+    if call.cookie().is_mapping() {
         return mapping::leave(context);
     }
     alloc_return::leave(&call);

@@ -75,12 +75,6 @@ pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
     alloc_entry::FOLLOW
 }
 
-/// Whether a probe is on a mapping function.
-#[inline(always)]
-pub fn is_mapping(call: &Call) -> bool {
-    call.cookie().role() >= Role::Map as u8
-}
-
 /// Runs at the return of a mapping function. Not called from [`alloc_return::leave`]: both have
 /// deep stacks.
 #[inline(never)]

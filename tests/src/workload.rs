@@ -1,9 +1,11 @@
 //! A workload: a small program that reports its true allocations (`workloads/`).
 
 use crate::build;
-use crate::child::Child;
+use crate::child::{Child, kill};
 use crate::truth::Truth;
+use crate::wait;
 use anyhow::{Result, ensure};
+use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -88,6 +90,21 @@ impl Workload {
         let status = self.child.wait()?;
         ensure!(status.success(), "the workload ended with {status}");
         Ok(())
+    }
+
+    /// Stops the workload, and waits until none of its threads runs.
+    pub fn stop(&self) -> Result<()> {
+        kill(self.pid(), 19)?;
+        let tasks = format!("/proc/{}/task", self.pid());
+        wait::until("the program to stop", || {
+            for task in fs::read_dir(&tasks)? {
+                let stat = fs::read_to_string(task?.path().join("stat"))?;
+                if !stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')) {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(()))
+        })
     }
 
     /// The child process of the workload, for signals and unusual ends.

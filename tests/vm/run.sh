@@ -84,5 +84,5 @@ echo "engine=$engine refused='$refused'" >tree/expected
 
 timeout 1800 qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m 1024 -nographic -no-reboot \
     -kernel boot/vmlinuz* -initrd initramfs -append "console=ttyS0 quiet panic=-1" </dev/null |
-    tr -d '\r' | tee console
+    sed -u 's/\r//g' | tee console
 grep -q '^vm: ok$' console || { echo "run.sh: failed on Linux $version" >&2; exit 1; }

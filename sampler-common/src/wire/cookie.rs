@@ -78,6 +78,12 @@ impl Cookie {
         (self.0 >> 32) as u8 & !(STEPPED | LIBRARY)
     }
 
+    /// Whether the function maps memory or unmaps it ([`Role::is_mapping`]).
+    #[inline(always)]
+    pub const fn is_mapping(self) -> bool {
+        self.role() >= Role::Map as u8
+    }
+
     /// Index of the entry in `HITS`, within the slot, that counts the probe's hits.
     #[inline(always)]
     pub const fn counter(self) -> u32 {
@@ -150,6 +156,12 @@ mod tests {
         assert_eq!((ours.role(), ours.site(), ours.slot()), (Role::OtelAlloc as u8, 5, 9));
         assert_eq!(ours.counter(), at_site.counter());
         let counted = (0..16).filter_map(Role::from_number).flat_map(counters);
+        let mut roles = (0..32).filter_map(Role::from_number);
+        assert!(
+            roles.all(|role| {
+                Cookie::new(9, role).placed(false).is_mapping() == role.is_mapping()
+            })
+        );
         let outside = [malloc.counter_outside(), stepped.counter_outside()];
         let all: Vec<u32> = counted.chain(outside).collect();
         assert!(all.iter().all(|counter| *counter < HITS_PER_SLOT), "{all:?}");

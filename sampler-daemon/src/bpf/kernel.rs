@@ -208,15 +208,16 @@ impl Kernel {
         self.programs.engine()
     }
 
-    /// Attaches to `points` of `file` in process `pid`, or in every process that maps the file. On
-    /// an error nothing stays attached.
+    /// Attaches to `points` of `file` in process `pid`, or in every process that maps the file, and
+    /// adds the links to `links`. On an error, some links may have been added.
     pub fn attach(
         &mut self,
         file: &File,
         pid: Option<u32>,
         points: &Points,
-    ) -> anyhow::Result<Vec<Link>> {
-        self.programs.attach(&self.attacher, file, pid, points)
+        links: &mut Vec<Link>,
+    ) -> anyhow::Result<()> {
+        self.programs.attach(&self.attacher, file, pid, points, links)
     }
 
     /// The attacher, which makes and closes the probes.

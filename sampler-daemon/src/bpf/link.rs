@@ -69,14 +69,15 @@ impl Programs {
 
     /// Attaches to `points` of `file` in process `pid` (`None`: in every process). The order is
     /// frees, returns, entries. So every followed call has its return probed, and every free of a
-    /// sampled block is seen. On an error nothing stays attached.
+    /// sampled block is seen. On an error, some links may have been added to `links`.
     pub(super) fn attach(
         &self,
         attacher: &Attacher,
         file: &File,
         pid: Option<u32>,
         points: &Points,
-    ) -> anyhow::Result<Vec<Link>> {
+        links: &mut Vec<Link>,
+    ) -> anyhow::Result<()> {
         let allocating = &points.allocating[..];
         let entry = if self.leave.is_none() { Hook::Session } else { Hook::Entry };
         let leave = self.leave.as_ref().map(|program| (program, Hook::Return, allocating));
@@ -85,7 +86,6 @@ impl Programs {
             (&self.new, Hook::Entry, &points.entering[..]),
         ];
         let after = [(&self.enter, entry, allocating)];
-        let mut links = Vec::new();
         for (program, hook, points) in before.into_iter().chain(leave).chain(after) {
             if points.is_empty() {
                 continue;
@@ -98,11 +98,10 @@ impl Programs {
             let points: Vec<Point> = points.iter().map(point).collect();
             let (program, file) = (program.as_fd(), file.as_fd());
             let request = Request { program, kind, file, pid, points: &points };
-            let attached = attacher.attach(&request);
             let what = || format!("attach {} probes to {}", points.len(), whom(pid));
-            links.extend(attached.with_context(what)?);
+            attacher.attach(&request, links).with_context(what)?;
         }
-        Ok(links)
+        Ok(())
     }
 }
 

@@ -72,8 +72,8 @@ impl UsdtPrograms {
         pid: Option<u32>,
         slot: u32,
         points: &[UsdtPoint],
-    ) -> anyhow::Result<Vec<Link>> {
-        let mut links = Vec::new();
+        links: &mut Vec<Link>,
+    ) -> anyhow::Result<()> {
         for is_free in [true, false] {
             let mut wanted = Vec::new();
             for point in points.iter().filter(|of| (of.role == Role::OtelFree) == is_free) {
@@ -90,11 +90,10 @@ impl UsdtPrograms {
             let (program, file) = (program.as_fd(), file.as_fd());
             let kind = Kind::Multi(Hook::Entry);
             let request = Request { program, kind, file, pid, points: &wanted };
-            let attached = self.attacher.attach(&request);
             let what = || format!("attach to {} probes of a sampler", wanted.len());
-            links.extend(attached.with_context(what)?);
+            self.attacher.attach(&request, links).with_context(what)?;
         }
-        Ok(links)
+        Ok(())
     }
 
     fn number(&mut self, role: Role, site: Site) -> anyhow::Result<u32> {

@@ -131,53 +131,6 @@ fn judge(facts: Facts) -> Option<Hazard> {
     (facts.shadow_stack && facts.kernel < WITH_SHADOW_STACKS).then_some(Hazard::ShadowStack)
 }
 
-/// First kernel that gives large eBPF programs a stack of their own for each CPU.
-const WITH_PRIVATE_STACKS: (u32, u32) = (6, 13);
-
-/// Checks that this kernel is not known to preempt programs that have private stacks.
-///
-/// A private stack belongs to a program and a CPU. If a program on a uprobe is preempted, and
-/// another thread of the CPU runs the same program, both use one stack. Linux 7.2 with
-/// `PREEMPT(lazy)` crashed within a second. The mode is unknown without debugfs and without the
-/// kernel's configuration; such a kernel passes.
-///
-/// # Errors
-/// One line, if probes can crash this kernel.
-pub fn check_private_stacks() -> Result<(), String> {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let [active, command_line] = ["/sys/kernel/debug/sched/preempt", "/proc/cmdline"].map(read);
-    // Debian's newer kernels have their configuration in the folder of their modules.
-    let configs = [format!("/boot/config-{release}"), format!("/usr/lib/modules/{release}/config")];
-    let config = configs.map(|path| read(&path)).concat();
-    let has_private_stacks = kernel_version(&release) >= WITH_PRIVATE_STACKS;
-    match has_private_stacks && is_preemptible(&active, &command_line, &config) {
-        true => Err(format!(
-            "Linux {release} preempts eBPF programs that have private stacks: probes can crash it (use a kernel before 6.13, or boot with preempt=none if /sys/kernel/debug/sched/preempt has that mode)"
-        )),
-        false => Ok(()),
-    }
-}
-
-/// Whether a kernel preempts code of the kernel: by its mode in debugfs (`none voluntary (full)
-/// lazy`), else by its command line, else by its configuration. Linux 7.2 has the last two modes
-/// only, and ignores the others on its command line.
-fn is_preemptible(active: &str, command_line: &str, config: &str) -> bool {
-    let preempts = |mode: &str| ["full", "lazy"].contains(&mode);
-    if let Some((mode, _)) = active.split_once('(').and_then(|(_, rest)| rest.split_once(')')) {
-        return preempts(mode);
-    }
-    let mut asked =
-        command_line.split_whitespace().filter_map(|word| word.strip_prefix("preempt="));
-    let has_all_modes = config.is_empty() || config.contains("CONFIG_PREEMPT_NONE");
-    match asked.next_back() {
-        Some(mode) if has_all_modes => preempts(mode),
-        _ => config.lines().any(|line| {
-            ["CONFIG_PREEMPT=y", "CONFIG_PREEMPT_LAZY=y", "CONFIG_PREEMPT_RT=y"].contains(&line)
-        }),
-    }
-}
-
 /// Whether a return probe makes a system call in the thread, on this kernel.
 pub fn returns_make_calls() -> bool {
     kernel() >= (6, 11)
@@ -275,19 +228,6 @@ mod tests {
         assert!(has_filter(status) && is_shadowed(status));
         let status = "Seccomp:\t0\nSeccomp_filters:\t2\nx86_Thread_features:\t\n";
         assert!(!has_filter(status) && !is_shadowed(status));
-    }
-
-    #[test]
-    fn the_mode_of_preemption_is_read_from_the_first_source_that_has_it() {
-        let lazy = "# CONFIG_PREEMPT_NONE is not set\nCONFIG_PREEMPT_LAZY=y\n";
-        assert!(is_preemptible("none voluntary (full) lazy\n", "", ""));
-        assert!(!is_preemptible("none (voluntary) full lazy\n", "preempt=full", lazy));
-        assert!(is_preemptible("", "quiet preempt=none preempt=lazy", ""));
-        assert!(!is_preemptible("", "quiet preempt=none", lazy));
-        assert!(is_preemptible("", "quiet preempt=none", "CONFIG_PREEMPT_LAZY=y"), "Linux 7.2");
-        assert!(is_preemptible("", "quiet", lazy) && is_preemptible("", "", "CONFIG_PREEMPT_RT=y"));
-        assert!(!is_preemptible("", "", "CONFIG_PREEMPT_VOLUNTARY=y\nCONFIG_PREEMPT_DYNAMIC=y"));
-        assert!(!is_preemptible("", "", ""));
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl LinkTable {
         kernel: &mut Kernel,
         allocator: &Allocator,
     ) -> anyhow::Result<()> {
-        self.shared.attach(kernel, allocator, &self.settings)
+        self.shared.attach(kernel, allocator, &self.settings, &mut self.closing)
     }
 
     /// Attaches to a file that samples by itself, in all processes that map the file.
@@ -150,7 +150,7 @@ impl LinkTable {
         kernel: &mut Kernel,
         sampler: &SelfSampler,
     ) -> anyhow::Result<()> {
-        self.shared.attach_sampler(kernel, sampler, &self.settings)
+        self.shared.attach_sampler(kernel, sampler, &self.settings, &mut self.closing)
     }
 
     /// Removes functions that are patched in a process from the links of their file. Returns

@@ -38,7 +38,8 @@ pub(super) fn attach(
     owner: Owner,
     settings: &Settings,
 ) -> anyhow::Result<Vec<Link>> {
-    kernel.attach(&allocator.file, owner.pid(), &points(allocator, owner.slot(), settings))
+    let points = points(allocator, owner.slot(), settings);
+    all_or_none(|links| kernel.attach(&allocator.file, owner.pid(), &points, links))
 }
 
 /// Attaches to the USDT probes of a file that samples by itself.
@@ -60,7 +61,9 @@ pub(super) fn attach_sampler(
             is_in_library: sampler.preloaded.is_some(),
         })
         .collect();
-    programs.attach(&sampler.allocator.file, owner.pid(), owner.slot(), &points)
+    all_or_none(|links| {
+        programs.attach(&sampler.allocator.file, owner.pid(), owner.slot(), &points, links)
+    })
 }
 
 /// Replaces the links `old` of an allocator by links to the functions that are left in `allocator`.
@@ -76,12 +79,28 @@ pub(super) fn reattach(
 ) -> anyhow::Result<Vec<Link>> {
     let (pid, rest) = (owner.pid(), points(allocator, owner.slot(), settings));
     let frees = Points { freeing: rest.freeing.clone(), ..Points::default() };
-    let freeing = kernel.attach(&allocator.file, pid, &frees);
-    close_and_wait(old);
-    let mut links = freeing?;
     let rest = Points { freeing: Vec::new(), ..rest };
-    links.extend(kernel.attach(&allocator.file, pid, &rest)?);
-    Ok(links)
+    all_or_none(|links| {
+        let freeing = kernel.attach(&allocator.file, pid, &frees, links);
+        close_and_wait(old);
+        freeing?;
+        kernel.attach(&allocator.file, pid, &rest, links)
+    })
+}
+
+/// Returns the links that `attach` adds. On an error, none of them stays: they are closed in their
+/// order, and none of their breakpoints can be taken for a patch any more.
+fn all_or_none(
+    attach: impl FnOnce(&mut Vec<Link>) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<Link>> {
+    let mut links = Vec::new();
+    match attach(&mut links) {
+        Ok(()) => Ok(links),
+        Err(error) => {
+            close_and_wait(links);
+            Err(error)
+        }
+    }
 }
 
 /// Returns the points to attach to, for the process of a slot or for all processes that share a

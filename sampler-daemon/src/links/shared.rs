@@ -1,6 +1,7 @@
 //! Links that processes share: one set for each file with an allocator.
 
 use super::FileId;
+use super::closing::ClosingLinks;
 use super::points::{Owner, attach, attach_sampler};
 use crate::bpf::{Kernel, Link, Settings, pages};
 use crate::inspect::allocator::Allocator;
@@ -41,16 +42,20 @@ pub struct SharedLinks {
 impl SharedLinks {
     /// Attaches to an allocator, unless the file has its links already. Every process that maps the
     /// file pays for the trap from now on. The eBPF program decides whose calls count.
+    ///
+    /// Links in `closing` are waited for: a breakpoint of theirs could be taken for a patch.
     pub(super) fn attach(
         &mut self,
         kernel: &mut Kernel,
         allocator: &Allocator,
         settings: &Settings,
+        closing: &mut ClosingLinks,
     ) -> anyhow::Result<()> {
         if self.has(allocator) {
             return Ok(());
         }
         ensure!(self.files.len() < MAX_FILES, "already probing {MAX_FILES} files, the most");
+        closing.wait();
         let (allocator, left_out) = intact(allocator);
         let links = attach(kernel, &allocator, Owner::All, settings)?;
         self.enter(allocator, links, left_out);
@@ -63,11 +68,13 @@ impl SharedLinks {
         kernel: &mut Kernel,
         sampler: &SelfSampler,
         settings: &Settings,
+        closing: &mut ClosingLinks,
     ) -> anyhow::Result<()> {
         let allocator = &sampler.allocator;
         if self.has(allocator) {
             return Ok(());
         }
+        closing.wait();
         let (intact, left_out) = intact(allocator);
         let links = match left_out.is_empty() {
             true => attach_sampler(kernel, sampler, Owner::All, settings)?,

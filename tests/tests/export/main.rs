@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result, ensure};
 use flate2::read::GzDecoder;
 use prost::Message as _;
 use sampler_common::encode::pprof::message as pprof;
-use sampler_tests::child::kill;
 use sampler_tests::collector::{AnswerMode, Collector, Taken};
 use sampler_tests::{Daemon, Workload, build, http, wait};
 use serde_json::Value;
@@ -86,7 +85,7 @@ fn windows_follow_each_other_and_add_up_to_everything() -> Result<()> {
     let windows = |taken: &Taken| taken.windows("alloc_space").map_or(0, |of| of.len());
     let early = collector.taken_where("three windows", |taken| windows(taken) >= 3)?;
     collector.taken_where("eight windows", |taken| windows(taken) >= 8)?;
-    kill(workload.pid(), 19).context("stop the program")?;
+    workload.stop()?;
     let taken = all_arrived(&daemon, &collector, "ticking")?;
     let windows = taken.windows("alloc_space")?;
     ensure!(windows.iter().all(|(_, length)| *length >= 1_000_000_000), "{windows:?}");
@@ -176,7 +175,7 @@ fn a_failed_collector_later_gets_all_profiles() -> Result<()> {
         collector.behave(AnswerMode::Take);
         counts_where(&daemon, "an empty queue", |counts| counts["waiting"] == 0)?;
     }
-    kill(workload.pid(), 19).context("stop the program")?;
+    workload.stop()?;
     let taken = all_arrived(&daemon, &collector, "ticking")?;
     taken.windows("alloc_space")?;
     ensure!(taken.repeated > 0, "what was swallowed did not come again");

@@ -3,7 +3,6 @@
 
 use super::simulated::same;
 use anyhow::{Context as _, Result, ensure};
-use sampler_tests::child::kill;
 use sampler_tests::collector::{AnswerMode, Collector, Received};
 use sampler_tests::fleet::{Row, ask, played, python};
 use sampler_tests::{Daemon, Workload, wait};
@@ -106,7 +105,7 @@ fn clickhouse_gets_every_window_once() -> Result<()> {
         collector.behave(AnswerMode::Take);
         counts_where(&daemon, "an empty queue", |counts| counts["waiting"] == 0)?;
     }
-    kill(workload.pid(), 19).context("stop the program")?;
+    workload.stop()?;
     let samples = daemon.profile("alloc", &[])?.samples;
     let sent = counts(&daemon)?["sent"].as_u64().unwrap_or_default();
     counts_where(&daemon, "the last windows", |of| of["sent"].as_u64() > Some(sent + 3))?;

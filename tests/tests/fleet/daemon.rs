@@ -2,7 +2,6 @@
 
 use super::is_interval_of;
 use anyhow::{Context as _, Result, ensure};
-use sampler_tests::child::kill;
 use sampler_tests::fleet::{ENGINES, Row, ask, number, python, script, text, whole};
 use sampler_tests::{Daemon, Profile, Workload, wait};
 use std::fs;
@@ -25,25 +24,29 @@ fn of<'a>(rows: &'a [Row], function: &str) -> Result<&'a Row> {
     row.with_context(|| format!("no {function} in {rows:?}"))
 }
 
-/// Waits until the tables have all samples of a profile. Returns their sums.
-fn sums(python: &Path, folder: &Path, engine: &str, samples: u64) -> Result<Row> {
+/// Waits until two further windows are in the tables: the window that is being made may be older
+/// than what the program did last.
+fn two_windows(daemon: &Daemon) -> Result<()> {
+    let sent = || -> Result<u64> {
+        Ok(daemon.status()?["exports"][0]["sent"].as_u64().unwrap_or_default())
+    };
+    let before = sent()?;
+    wait::until("two windows", || Ok((sent()? >= before + 2).then_some(())))
+}
+
+/// Returns the sums of the tables.
+fn sums(python: &Path, folder: &Path, engine: &str) -> Result<Row> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("sums.sql");
     fs::write(&file, SUMS)?;
     let file = file.display().to_string();
-    wait::until("all samples", || {
-        if !folder.join("alloc").is_dir() {
-            return Ok(None);
-        }
-        let row = ask(python, folder, engine, &[&file])?.remove(0).remove(0);
-        Ok(Some(row).filter(|row| row["samples"].as_u64() >= Some(samples)))
-    })
+    Ok(ask(python, folder, engine, &[&file])?.remove(0).remove(0))
 }
 
 /// Checks the tables of an idle program against its profile.
 fn agree(python: &Path, folder: &Path, engine: &str, profile: &Profile) -> Result<()> {
     let moments = &profile.totals.alloc_space.moments;
-    let sums = sums(python, folder, engine, moments.samples)?;
+    let sums = sums(python, folder, engine)?;
     ensure!(whole(&sums, "samples")? as u64 == moments.samples, "{sums:?} {moments:?}");
     ensure!(whole(&sums, "own")? as f64 == moments.own, "{sums:?} {moments:?}");
     // Each row is rounded once.
@@ -69,8 +72,9 @@ fn the_tables_have_the_moments_of_the_profile() -> Result<()> {
         workload.go()?;
         workload.truth()?;
         daemon.profile_where("some samples", "alloc", &[], |profile| profile.samples > 300)?;
-        kill(workload.pid(), 19).context("stop the program")?;
+        workload.stop()?;
         let profile = daemon.profile("alloc", &[])?;
+        two_windows(&daemon)?;
         for engine in ENGINES {
             agree(&python, directory.path(), engine, &profile).context(engine)?;
         }
@@ -94,22 +98,14 @@ fn the_growth_of_held_memory_is_in_the_tables() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut workload = Workload::start("windows.c", &[])?;
     let daemon = exporting(workload.pid(), "1", directory.path())?;
-    let exports = || daemon.status().map(|status| status["exports"][0].clone());
-    let sent = |more: u64| -> Result<()> {
-        let before = exports()?["sent"].as_u64().unwrap_or_default();
-        wait::until("a window", || {
-            Ok((exports()?["sent"].as_u64() >= Some(before + more)).then_some(()))
-        })
-    };
     workload.go()?;
     let early = workload.truth()?.function("first")?.live.bytes;
-    // The window that is being made may be older than what is held now.
-    sent(2)?;
+    two_windows(&daemon)?;
     workload.go()?;
     let truth = workload.truth()?;
     let [first, second] = ["first", "second"].map(|of| truth.function(of).map(|of| of.live.bytes));
     let (first, second) = (first? as f64, second? as f64);
-    sent(2)?;
+    two_windows(&daemon)?;
     for engine in ENGINES {
         let rows = ask(&python, directory.path(), engine, &["growth"])?.remove(0);
         let row = of(&rows, "second")?;

@@ -8,7 +8,6 @@ use sampler_common::encode::push::{CodeFile, Draw, Frame, Push, ServiceTotals, S
 use sampler_common::encode::tables::{WrittenRows, files};
 use sampler_common::estimate::RowMoments;
 use sampler_common::profile::{Kind, Line};
-use sampler_tests::child::kill;
 use sampler_tests::fleet::{ENGINES, Row, ask, number, python, text, whole};
 use sampler_tests::{Daemon, Workload, wait};
 use std::collections::BTreeMap;
@@ -145,7 +144,7 @@ fn exported(share: &str, statement: &str) -> Result<(Vec<String>, String, Vec<Ro
     workload.go()?;
     workload.truth()?;
     daemon.profile_where("some samples", "alloc", &[], |profile| profile.samples > 100)?;
-    kill(workload.pid(), 19).context("stop the program")?;
+    workload.stop()?;
     let sent =
         || -> Result<u64> { daemon.status()?["exports"][0]["sent"].as_u64().context("no counter") };
     let before = sent()?;

@@ -168,10 +168,11 @@ fn a_refused_replacement_of_links_is_made_up_for() -> Result<()> {
         for other in &mut others {
             other.go()?;
             let truth = other.truth()?;
-            holds(&daemon, other, &truth, "malloc")?;
+            holds(&daemon, other, &truth, "malloc").with_context(|| daemon.log())?;
             other.exit()?;
         }
-        runs(daemon, patched, "malloc")?;
+        let log = daemon.log();
+        runs(daemon, patched, "malloc").context(log)?;
     }
     Ok(())
 }

@@ -178,6 +178,14 @@ mod tests {
     }
 
     #[test]
+    fn the_sessions_program_has_smaller_units() {
+        let mut program = program(&[24, 300], &[(0, 1)]);
+        assert_eq!(check(&program).ok(), Some(32 + 320));
+        program.functions[0].name = DECIDES.into();
+        assert_eq!(check(&program).ok(), Some(32 + 304));
+    }
+
+    #[test]
     fn an_address_below_the_frame_pointer_counts() {
         // First r2 = r10; r2 += −48. Then the same with r1 instead of r10, which is no address in
         // the stack.

@@ -12,7 +12,6 @@ use sampler_daemon::bpf::btf::TaskOffsets;
 use sampler_daemon::bpf::{Guardian, ProbeEngine, Settings, preflight};
 use sampler_daemon::export::Exporter;
 use sampler_daemon::inspect::allocator::spec::{self, Spec};
-use sampler_daemon::inspect::hazard;
 use sampler_daemon::inspect::process::Process;
 use sampler_daemon::pid_namespace::PidNamespace;
 use sampler_daemon::pipeline::{
@@ -54,7 +53,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .log_internal_errors(false)
         .init();
     preflight::check()?;
-    hazard::check_private_stacks().map_err(anyhow::Error::msg)?;
     raise_descriptor_limit();
     // The guardian starts first, so that it inherits nothing that samplerd makes later. It is
     // dropped last, which detaches everything.

@@ -90,10 +90,12 @@ pub enum Attacher {
 }
 
 impl Attacher {
-    /// Attaches; dropping the links detaches.
-    pub(super) fn attach(&self, request: &Request<'_>) -> io::Result<Vec<Link>> {
-        let parts = request.points.chunks(wire::MAX_POINTS);
-        parts.map(|points| self.attach_some(&Request { points, ..*request })).collect()
+    /// Attaches, and adds the links to `links`. On an error, some links may have been added.
+    pub(super) fn attach(&self, request: &Request<'_>, links: &mut Vec<Link>) -> io::Result<()> {
+        for points in request.points.chunks(wire::MAX_POINTS) {
+            links.push(self.attach_some(&Request { points, ..*request })?);
+        }
+        Ok(())
     }
 
     fn attach_some(&self, request: &Request<'_>) -> io::Result<Link> {

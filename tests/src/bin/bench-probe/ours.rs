@@ -98,6 +98,8 @@ impl Ours {
         // The ring is emptied first: earlier records must not change how later samples end.
         let until = self.kernel.ring.produced();
         self.kernel.ring.read(usize::MAX, until, |_| ());
-        self.kernel.attach(&target.file, Some(target.pid()), &points)
+        let mut links = Vec::new();
+        self.kernel.attach(&target.file, Some(target.pid()), &points, &mut links)?;
+        Ok(links)
     }
 }
