@@ -36,6 +36,23 @@ const UNRECORDED: [Outcome; 7] = [
     Outcome::RestoreFailed,
 ];
 
+/// The state of the comparison of both live sets.
+#[derive(Debug)]
+pub(super) struct Balance {
+    /// When the live profile first became a lower bound.
+    pub(super) live_incomplete: Option<SystemTime>,
+    /// Losses that the last reconciliation has repaired.
+    repaired_losses: u64,
+    /// The last comparison of losses.
+    reconciled: Instant,
+}
+
+impl Balance {
+    pub(super) fn new() -> Balance {
+        Balance { live_incomplete: None, repaired_losses: 0, reconciled: Instant::now() }
+    }
+}
+
 impl Worker {
     /// Regular upkeep.
     pub(super) fn maintain_store(&mut self) {
@@ -48,7 +65,7 @@ impl Worker {
         // The totals that were read for the border are used here too: reading the totals of many
         // processes is expensive.
         if let Some(totals) = observed
-            && self.last_reconciled.elapsed() >= REPAIR_PERIOD
+            && self.balance.reconciled.elapsed() >= REPAIR_PERIOD
         {
             self.repair_by(&totals);
             self.reconcile_missing_slots();
@@ -72,15 +89,15 @@ impl Worker {
 
     /// As [`Worker::repair`], with the kernel's totals of all slots.
     fn repair_by(&mut self, totals: &SlotTotals) {
-        self.last_reconciled = Instant::now();
+        self.balance.reconciled = Instant::now();
         // A failed realloc puts its block back, and that block may have been reconciled away
         // meanwhile.
         let losses = UNRECORDED.iter().map(|outcome| totals.outcome(*outcome)).sum();
         if totals.outcome(Outcome::LiveFull) + totals.outcome(Outcome::RestoreFailed) > 0 {
-            self.live_incomplete.get_or_insert_with(SystemTime::now);
+            self.balance.live_incomplete.get_or_insert_with(SystemTime::now);
         }
-        if losses != self.reconciled_losses {
-            self.reconciled_losses = losses;
+        if losses != self.balance.repaired_losses {
+            self.balance.repaired_losses = losses;
             self.read_ring();
             self.reconcile();
         }

@@ -13,7 +13,8 @@ use super::report::status::StatusReport;
 use super::source::SampleEvent;
 use crate::store::mapped::ProcessTotals;
 use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord, Selector};
-use rustix::fd::OwnedFd;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
@@ -22,6 +23,7 @@ use sampler_common::profile::Kind;
 use sampler_common::sampling::Strategy;
 use sampler_common::source::SampleSources;
 use sampler_common::units;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::time::{Instant, SystemTime};
@@ -198,31 +200,64 @@ pub struct Stopped;
 #[derive(Clone)]
 pub struct Profiler {
     pub(super) commands: mpsc::SyncSender<Command>,
-    pub(super) wake: Arc<OwnedFd>,
     pub(super) samples: broadcast::Sender<Arc<SampleEvent>>,
-    pub(super) lagged: Arc<AtomicU64>,
-    pub(super) answers: Arc<Answers>,
-    pub(super) heartbeat: Arc<Heartbeat>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What the worker and its handles share.
+pub(super) struct Shared {
+    /// The eventfd that wakes the worker.
+    wake: OwnedFd,
+    /// Samples that slow `StreamSamples` clients have missed.
+    pub(super) lagged: AtomicU64,
+    /// How long answers took.
+    pub(super) answers: Answers,
+    pub(super) heartbeat: Heartbeat,
+}
+
+impl Shared {
+    /// # Errors
+    /// If no eventfd can be made.
+    pub(super) fn new() -> Result<Arc<Shared>, Errno> {
+        Ok(Arc::new(Shared {
+            wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            lagged: AtomicU64::new(0),
+            answers: Answers::default(),
+            heartbeat: Heartbeat::default(),
+        }))
+    }
+
+    /// Wakes the worker.
+    pub(super) fn wake(&self) {
+        // A full counter wakes the worker as well.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// The descriptor that is readable after [`Shared::wake`].
+    pub(super) fn woken(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Clears the wake-ups until now.
+    pub(super) fn clear_wake(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+    }
 }
 
 impl Profiler {
     /// The handle of a stopped worker: every request fails with [`Stopped`].
     #[cfg(test)]
     pub(crate) fn stopped() -> Profiler {
-        let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
         Profiler {
             commands: mpsc::sync_channel(0).0,
-            wake: Arc::new(wake),
             samples: broadcast::channel(1).0,
-            lagged: Arc::default(),
-            answers: Arc::default(),
-            heartbeat: Arc::default(),
+            shared: Shared::new().unwrap(),
         }
     }
 
     /// Whether the worker's event loop still runs.
     pub fn heartbeat(&self) -> &Heartbeat {
-        &self.heartbeat
+        &self.shared.heartbeat
     }
 
     async fn ask<T: Send + 'static>(
@@ -243,15 +278,10 @@ impl Profiler {
                 Err(mpsc::TrySendError::Disconnected(_)) => return Err(Stopped),
             }
         }
-        self.wake();
+        self.shared.wake();
         let answer = answer.await.map_err(|_| Stopped)?;
-        self.answers.add(question, start.elapsed());
+        self.shared.answers.add(question, start.elapsed());
         Ok(answer)
-    }
-
-    fn wake(&self) {
-        // A full counter wakes the worker as well.
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 
     /// The state of the daemon.
@@ -341,13 +371,13 @@ impl Profiler {
 
     /// Counts samples that a slow receiver has missed.
     pub fn count_lagged(&self, samples: u64) {
-        self.lagged.fetch_add(samples, Relaxed);
+        self.shared.lagged.fetch_add(samples, Relaxed);
     }
 
     /// Detaches everything and ends the worker.
     pub fn stop(&self) {
         // If the queue is full, the worker is awake and takes the command a moment later.
         let _ = self.commands.send(Command::Stop);
-        self.wake();
+        self.shared.wake();
     }
 }

@@ -24,6 +24,14 @@ const OPEN_PERIOD: Duration = Duration::from_millis(20);
 /// The error when nothing can be seen any more.
 const NO_GUARDIAN: &str = "the probe guardian has ended, and every probe with it: nothing is profiled any more (start samplerd again)";
 
+/// What the worker finds after it has waited.
+struct Woken {
+    /// Slots whose process has exited.
+    exited: Vec<u32>,
+    /// Whether the guardian has ended, and every link with it.
+    is_unguarded: bool,
+}
+
 /// Raises this thread's priority. While the thread waits for a CPU, programs pay for probes that it
 /// should remove.
 fn raise_thread_priority() {
@@ -43,9 +51,9 @@ impl Worker {
         }
         let mut are_more = false;
         loop {
-            self.heartbeat.beat();
-            let exited = self.wait(are_more);
-            if self.is_unguarded {
+            self.shared.heartbeat.beat();
+            let woken = self.wait(are_more);
+            if woken.is_unguarded {
                 self.shut_down();
                 bail!("{NO_GUARDIAN}");
             }
@@ -59,7 +67,7 @@ impl Worker {
             self.handle_events();
             // After the events: they may include the end of a process whose slot belongs to another
             // process by now.
-            self.detach_gone(&exited);
+            self.detach_gone(&woken.exited);
             // After all events: an answer contains every call that returned before its request.
             are_more = match self.answer_some() {
                 ControlFlow::Continue(are_more) => are_more,
@@ -81,11 +89,11 @@ impl Worker {
     }
 
     /// Waits for records, requests, exits or the end of the period. It does not wait if there are
-    /// requests left. Returns the slots whose process has exited.
-    fn wait(&mut self, are_questions: bool) -> Vec<u32> {
+    /// requests left.
+    fn wait(&mut self, are_questions: bool) -> Woken {
         let mut descriptors = vec![
             PollFd::new(&self.kernel.ring, PollFlags::IN),
-            PollFd::new(&*self.wake, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.shared.woken(), PollFlags::IN),
         ];
         // The guardian's descriptor is never read: it only hangs up.
         let guardian = self.kernel.attacher().guardian();
@@ -110,11 +118,10 @@ impl Worker {
         // An interrupted poll is a short wait.
         let _ = poll(&mut descriptors, Some(&timeout));
         if !descriptors[WAKE].revents().is_empty() {
-            let mut counter = [0u8; 8];
-            let _ = rustix::io::read(&*self.wake, &mut counter);
+            self.shared.clear_wake();
         }
-        self.is_unguarded = guardian.is_some() && !descriptors[GUARDIAN].revents().is_empty();
-        self.gone(&watched)
+        let is_unguarded = guardian.is_some() && !descriptors[GUARDIAN].revents().is_empty();
+        Woken { exited: self.gone(&watched), is_unguarded }
     }
 
     /// Slots of processes that may end now. Of many processes, only those are watched whose first
@@ -142,7 +149,7 @@ impl Worker {
     }
 
     fn shut_down(&mut self) {
-        self.heartbeat.end();
+        self.shared.heartbeat.end();
         if let Some(injections) = self.injections.take() {
             injections.finish();
         }

@@ -1,12 +1,11 @@
 //! The worker: reads the ring, answers requests, and keeps track of the processes.
 
+use super::balance::Balance;
 use super::clock::{Clock, monotonic_ns};
-use super::command::{Command, Profiler, QUEUE};
+use super::command::{Command, Profiler, QUEUE, Shared};
 use super::config::Config;
 use super::cost::Prices;
 use super::cost::forecast::Forecasts;
-use super::heartbeat::Heartbeat;
-use super::latency::{Answers, Histogram};
 use super::library::injections::Injections;
 use super::processes::coverage::Coverage;
 use super::processes::exclude::Excluded;
@@ -17,6 +16,7 @@ use super::processes::tree::Tree;
 use super::rates::pressure::BackPressure;
 use super::records::file_closer::FileCloser;
 use super::records::ingest::Ingest;
+use super::records::reading::RingReading;
 use super::records::stale_returns::Stale;
 use super::report::names::Names;
 use super::source::SampleEvent;
@@ -26,12 +26,9 @@ use crate::inspect::discoverer::Discoverer;
 use crate::inspect::process::Process;
 use crate::links::LinkTable;
 use anyhow::Context as _;
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 
 /// Samples kept for a slow `StreamSamples` client.
@@ -52,17 +49,11 @@ pub(super) struct Worker {
     /// CPU time of the start without measuring prices, nanoseconds. The kernel's verifier takes
     /// most of it.
     pub(super) starting_ns: u64,
-    /// When the live profile first became a lower bound.
-    pub(super) live_incomplete: Option<SystemTime>,
+    pub(super) balance: Balance,
     /// Lost samples when losses were last read, for the time slots.
     pub(super) observed_losses: u64,
-    /// Losses that the last reconciliation has repaired.
-    pub(super) reconciled_losses: u64,
-    pub(super) last_reconciled: Instant,
-    /// Samples that slow `StreamSamples` clients have missed.
-    pub(super) lagged: Arc<AtomicU64>,
     pub(super) commands: mpsc::Receiver<Command>,
-    pub(super) wake: Arc<OwnedFd>,
+    pub(super) shared: Arc<Shared>,
     pub(super) process_events: ProcessEventQueue,
     pub(super) coverage: Coverage,
     pub(super) excluded: Excluded,
@@ -78,17 +69,8 @@ pub(super) struct Worker {
     /// watched.
     pub(super) leaving: Vec<u32>,
     pub(super) pressure: BackPressure,
-    /// Delay from an allocation to its sample in the store.
-    pub(super) delays: Histogram,
-    /// How full the ring was at each reading.
-    pub(super) ring_fill: Histogram,
-    /// Bytes that waited in the ring at the last reading.
-    pub(super) ring_waiting_bytes: u64,
-    pub(super) answers: Arc<Answers>,
-    pub(super) heartbeat: Arc<Heartbeat>,
+    pub(super) reading: RingReading,
     pub(super) file_closer: FileCloser,
-    /// Whether the guardian has ended, and every link with it.
-    pub(super) is_unguarded: bool,
 }
 
 /// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the
@@ -108,26 +90,16 @@ pub fn start(
     config.sampling.check().map_err(anyhow::Error::msg)?;
     let (samples, _) = broadcast::channel::<Arc<SampleEvent>>(STREAM_BACKLOG);
     let (sender, commands) = mpsc::sync_channel(QUEUE);
-    let wake = Arc::new(
-        eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).context("make an eventfd")?,
-    );
-    let lagged = Arc::new(AtomicU64::new(0));
-    let profiler = Profiler {
-        commands: sender,
-        wake: Arc::clone(&wake),
-        samples: samples.clone(),
-        lagged: Arc::clone(&lagged),
-        answers: Arc::default(),
-        heartbeat: Arc::default(),
-    };
-    let (answers, heartbeat) = (Arc::clone(&profiler.answers), Arc::clone(&profiler.heartbeat));
+    let shared = Shared::new().context("make an eventfd")?;
+    let profiler =
+        Profiler { commands: sender, samples: samples.clone(), shared: Arc::clone(&shared) };
     let excluded = Excluded::new(config.exclude.clone());
     let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators)
         .samplers_only(config.samplers_only)
         .executables(config.executables);
     let pids = processes.iter().map(|process| process.pid).collect();
     let forecasts = Forecasts::begin(&config, pids).context("start a thread")?;
-    let start = |injecting| Injections::start(injecting, Arc::clone(&wake));
+    let start = |injecting| Injections::start(injecting, Arc::clone(&shared));
     let injections = config.injecting.clone().map(start).transpose().context("start a thread")?;
     let mut kernel = Kernel::load(&config.settings, attacher)?;
     let prices = Prices::measure(&mut kernel, &config);
@@ -144,13 +116,10 @@ pub fn start(
         clock: Clock::default(),
         started: Instant::now(),
         starting_ns: 0,
-        live_incomplete: None,
+        balance: Balance::new(),
         observed_losses: 0,
-        reconciled_losses: 0,
-        last_reconciled: Instant::now(),
-        lagged,
         commands,
-        wake,
+        shared,
         process_events: ProcessEventQueue::default(),
         coverage: Coverage::default(),
         excluded,
@@ -162,13 +131,8 @@ pub fn start(
         injections,
         leaving: Vec::new(),
         pressure,
-        delays: Histogram::of_times(),
-        ring_fill: Histogram::of_shares(),
-        ring_waiting_bytes: 0,
-        answers,
-        heartbeat,
+        reading: RingReading::default(),
         file_closer: FileCloser::new(names),
-        is_unguarded: false,
     };
     worker.ingest.stack_cache.is_on = worker.config.settings.stack_cache;
     worker.ingest.python.native = worker.config.native;

@@ -96,7 +96,11 @@ pub(super) fn status(report: StatusReport, exports: &Exports) -> v1::StatusRespo
         max_samples_per_process: finite(report.limits.process),
         max_samples_per_preloaded: finite(report.limits.library),
         windows: report.settings.windows.map_or(0.0, Budget::share),
-        histograms: histograms::all(&report.answers, &report.delays, &report.ring_fill),
+        histograms: histograms::all(
+            &report.answers,
+            &report.reading.delays,
+            &report.reading.ring_fill,
+        ),
         daemon_rss_bytes: report.rss_bytes.unwrap_or(0),
         exports: exports.counts().into_iter().map(|of| export(of, exports)).collect(),
     }

@@ -102,14 +102,15 @@ fn counts(status: &StatusReport, page: &mut Page) {
 fn ring(status: &StatusReport, page: &mut Page) {
     let size = f64::from(status.settings.ring_bytes);
     page.gauge("sampler_ring_size_bytes", "Size of the ring between kernel and samplerd", size);
-    let waiting = status.ring_waiting_bytes as f64;
+    let waiting = status.reading.ring_waiting_bytes as f64;
     page.gauge(
         "sampler_ring_waiting_bytes",
         "Bytes that waited in it when samplerd last woke",
         waiting,
     );
     let help = "How full it was each time that samplerd woke";
-    page.family("sampler_ring_fill_ratio", Kind::Histogram, help).histogram(&[], &status.ring_fill);
+    page.family("sampler_ring_fill_ratio", Kind::Histogram, help)
+        .histogram(&[], &status.reading.ring_fill);
 }
 
 fn tables(status: &StatusReport, page: &mut Page) {
@@ -135,7 +136,7 @@ fn times(status: &StatusReport, page: &mut Page) {
     }
     let help = "Time from a sampled allocation to its sample in the store";
     page.family("sampler_sample_delay_seconds", Kind::Histogram, help)
-        .histogram(&[], &status.delays);
+        .histogram(&[], &status.reading.delays);
 }
 
 fn pressure(status: &StatusReport, page: &mut Page) {

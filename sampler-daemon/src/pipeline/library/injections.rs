@@ -10,12 +10,12 @@ use crate::injector::Injector;
 use crate::inspect::discovery::Discovery;
 use crate::inspect::hazard::is_go;
 use crate::inspect::mappings::{self, Backing, Mapping};
+use crate::pipeline::command::Shared;
 use crate::pipeline::processes::facts::Facts;
 use crate::pipeline::worker::Worker;
 use crate::store::Criterion;
 use rustc_hash::FxHashMap;
 use sampler_common::units;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -66,10 +66,10 @@ pub(in crate::pipeline) struct Injections {
 }
 
 impl Injections {
-    /// Starts the thread. It writes to `wake` when there is a result.
+    /// Starts the thread. It wakes the worker when there is a result.
     pub(in crate::pipeline) fn start(
         injecting: Injecting,
-        wake: Arc<OwnedFd>,
+        worker: Arc<Shared>,
     ) -> std::io::Result<Injections> {
         let Injecting { injector, interval_bytes, only } = injecting;
         let (requests, received) = mpsc::sync_channel::<Injection>(QUEUE);
@@ -80,7 +80,7 @@ impl Injections {
                 if sender.send(Injection { pid, program, result }).is_err() {
                     return;
                 }
-                let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
+                worker.wake();
             }
         })?;
         Ok(Injections { only, requests, results, states: FxHashMap::default(), missed: 0, thread })

@@ -7,6 +7,6 @@ mod images;
 pub(super) mod ingest;
 pub(super) mod mapped;
 pub(super) mod python;
-mod reading;
+pub(super) mod reading;
 mod stack_cache;
 pub(super) mod stale_returns;

@@ -5,18 +5,38 @@ use crate::bpf::ring::Record;
 use crate::pipeline::clock::monotonic_ns;
 use crate::pipeline::command::Command;
 use crate::pipeline::event_loop::BATCH;
+use crate::pipeline::latency::Histogram;
 use crate::pipeline::worker::Worker;
 use std::time::{Duration, Instant};
 
 /// How long a request waits for a record that is being written, while no record after it can be
 /// read.
 const SETTLE: Duration = Duration::from_millis(100);
+
+/// How the ring has been read since the start.
+#[derive(Clone, Debug)]
+pub struct RingReading {
+    /// Delay from an allocation to its sample in the store.
+    pub delays: Histogram,
+    /// How full the ring was at each reading.
+    pub ring_fill: Histogram,
+    /// Bytes that waited in the ring at the last reading.
+    pub ring_waiting_bytes: u64,
+}
+
+impl Default for RingReading {
+    fn default() -> RingReading {
+        let (delays, ring_fill) = (Histogram::of_times(), Histogram::of_shares());
+        RingReading { delays, ring_fill, ring_waiting_bytes: 0 }
+    }
+}
+
 impl Worker {
     /// Records how full the ring is.
     pub(in crate::pipeline) fn note_ring_fill(&mut self) {
         let ring_bytes = u64::from(self.config.settings.ring_bytes).max(1);
-        self.ring_waiting_bytes = self.kernel.ring.waiting();
-        self.ring_fill.add(self.ring_waiting_bytes * 1_000_000 / ring_bytes);
+        self.reading.ring_waiting_bytes = self.kernel.ring.waiting();
+        self.reading.ring_fill.add(self.reading.ring_waiting_bytes * 1_000_000 / ring_bytes);
     }
 
     /// Reads up to `most` available records, after the process events that precede them.
@@ -36,7 +56,7 @@ impl Worker {
     }
 
     fn read_records(&mut self, most: usize, until: u64) -> usize {
-        let Worker { kernel, ingest, delays, .. } = self;
+        let Worker { kernel, ingest, reading, .. } = self;
         let Kernel { ring, targets, stack_cache, slots, .. } = kernel;
         ring.read(most, until, |record| {
             // The `Appeared` record of the process was lost. The process is known by its slot, if
@@ -54,7 +74,7 @@ impl Worker {
             // At once: a frequent stack comes again before this batch ends.
             ingest.stack_cache.update_kernel(stack_cache);
             if let Some(sampled_ns) = sampled_ns {
-                delays.add(monotonic_ns().saturating_sub(sampled_ns));
+                reading.delays.add(monotonic_ns().saturating_sub(sampled_ns));
             }
         })
     }

@@ -212,7 +212,7 @@ impl Worker {
         }));
         let unseen = self.ingest.lifetimes.unseen_of(|process| chosen.contains(&process));
         notes.extend((unseen > 0).then_some(Growth::FreedUnseen(unseen)));
-        let full = self.live_incomplete.map(|since| Growth::LiveFull(unix_ns(since)));
+        let full = self.balance.live_incomplete.map(|since| Growth::LiveFull(unix_ns(since)));
         let notes = notes.into_iter().map(Note::Growth).chain(self.raised(chosen));
         notes.chain(full.map(Note::Growth)).collect()
     }

@@ -74,7 +74,7 @@ impl Worker {
         notes.extend(Note::counted(kernel.outcome(Outcome::LibraryFull), Loss::LibraryFull));
         notes.extend(Note::counted(of_live(Outcome::PendingFull), Loss::PendingFull));
         notes.extend(Note::counted(of_live(Outcome::ReturnUnprobed), Loss::ReturnUnprobed));
-        if let Some(since) = self.live_incomplete {
+        if let Some(since) = self.balance.live_incomplete {
             notes.push(Note::Loss(Loss::LiveFull(unix_ns(since))));
         }
         if !has_live && self.config.windows.is_none() {

@@ -13,6 +13,7 @@ use crate::pipeline::latency::Histogram;
 use crate::pipeline::processes::coverage::MAX_BLIND_PROCESSES;
 use crate::pipeline::processes::exclude::Exclusion;
 use crate::pipeline::processes::process_events::EventCounts;
+use crate::pipeline::records::reading::RingReading;
 use crate::pipeline::worker::Worker;
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
 use crate::unwind::{Counts, MAX_NAME_BYTES};
@@ -98,12 +99,8 @@ pub struct StatusReport {
     pub limits: Limits,
     /// Times that the worker took to answer, by request.
     pub answers: Vec<(&'static str, Histogram)>,
-    /// Times from an allocation to its sample in the store.
-    pub delays: Histogram,
-    /// How full the ring was, each time that the worker woke.
-    pub ring_fill: Histogram,
-    /// Bytes that waited in the ring at the last wake-up.
-    pub ring_waiting_bytes: u64,
+    /// How the ring was read.
+    pub reading: RingReading,
     /// Resident memory of the daemon; `None` if it could not be read.
     pub rss_bytes: Option<u64>,
 }
@@ -126,7 +123,7 @@ impl Worker {
         for outcome in &Outcome::ALL[..KERNEL_OUTCOMES] {
             outcomes.add(*outcome, kernel.outcome(*outcome));
         }
-        outcomes.add(Outcome::StreamLagged, self.lagged.load(Relaxed));
+        outcomes.add(Outcome::StreamLagged, self.shared.lagged.load(Relaxed));
         let (stack_count, frame_count) = self.ingest.stacks.len();
         let (windows, window_bound) = self.ingest.windows.len();
         let (departed, departed_bound) = self.ingest.windows.departed();
@@ -174,7 +171,11 @@ impl Worker {
                 ("pending", self.kernel.pending.len(), u64::from(MAX_PENDING)),
                 ("exited", exited as u64, process::MAX_EXITED as u64),
                 ("programs", groups as u64, MAX_GROUPS as u64),
-                ("ring", self.ring_waiting_bytes, u64::from(self.config.settings.ring_bytes)),
+                (
+                    "ring",
+                    self.reading.ring_waiting_bytes,
+                    u64::from(self.config.settings.ring_bytes),
+                ),
             ],
             process_events: self.process_events.counts(&self.ingest.history),
             coverage: self.blind_processes(),
@@ -189,10 +190,8 @@ impl Worker {
             compared: self.compared(&all),
             processor_ns: clock::processor_ns() + self.kernel.attacher().spent_ns(),
             starting_ns: self.starting_ns,
-            answers: self.answers.read(),
-            delays: self.delays.clone(),
-            ring_fill: self.ring_fill.clone(),
-            ring_waiting_bytes: self.ring_waiting_bytes,
+            answers: self.shared.answers.read(),
+            reading: self.reading.clone(),
             rss_bytes: None,
         }
     }
