@@ -43,6 +43,13 @@ fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
     Ok(())
 }
 
+/// Kills a program, and waits until it is gone: no record of it comes after the next answer.
+fn end(bomb: &mut Workload) -> Result<()> {
+    bomb.child().signal(libc::SIGKILL)?;
+    bomb.wait()?;
+    Ok(())
+}
+
 /// Waits until a table has refused an entry.
 fn refused(daemon: &Daemon, what: &str) -> Result<()> {
     wait::until_deadline(what, Duration::from_secs(120), || {
@@ -64,7 +71,7 @@ fn endless_stacks_leave_room_for_others() -> Result<()> {
     bombs[0].go()?;
     refused(&daemon, "share of the stack table")?;
     honest_is_whole(&daemon, &mut honest[0])?;
-    bombs[0].child().signal(libc::SIGKILL)?;
+    end(&mut bombs[0])?;
     // The others follow one by one. Processes that have exited make room.
     for bomb in &mut bombs[1..] {
         let before = daemon.outcome("stack_table_full")?;
@@ -72,7 +79,7 @@ fn endless_stacks_leave_room_for_others() -> Result<()> {
         wait::until_deadline("another share", Duration::from_secs(120), || {
             Ok((daemon.outcome("stack_table_full")? > before + 1000).then_some(()))
         })?;
-        bomb.child().signal(libc::SIGKILL)?;
+        end(bomb)?;
         let held = used(&daemon, "stacks")?;
         ensure!(held <= 3 * 256 * 1024 / 4, "{held} stacks");
     }
@@ -99,7 +106,7 @@ fn endless_files_leave_room_for_others() -> Result<()> {
         bomb.go()?;
         refused(&daemon, "of one process")?;
         honest_is_whole(&daemon, &mut honest)?;
-        bomb.child().signal(libc::SIGKILL)?;
+        end(&mut bomb)?;
         // A file that no stack needs is closed at once. A file of a stack is closed once the
         // stack's names are known.
         wait::until_deadline("closed files", Duration::from_secs(120), || {

@@ -114,6 +114,8 @@ impl Code {
                     is_ours
                         || !handles_breakpoints(self.pid)
                         || self.is_uprobe(inode, path, span.from, &memory[..length])
+                        // A uprobe may have been removed between the two readings.
+                        || self.has_at(address, &code[..length])
                 }
                 Difference::Other => false,
             };
@@ -138,11 +140,14 @@ impl Code {
 
     /// Whether memory has these `bytes` where that offset of the file is mapped.
     fn has(&self, inode: u64, path: &str, offset: u64, bytes: &[u8]) -> bool {
-        self.mapped.iter().filter(|of| may_hold(of, inode, path, offset)).any(|mapping| {
-            let mut there = vec![0; bytes.len()];
-            let address = mapping.start + (offset - mapping.offset);
-            self.memory.read_exact_at(&mut there, address).is_ok() && there == bytes
-        })
+        let mut mapped = self.mapped.iter().filter(|of| may_hold(of, inode, path, offset));
+        mapped.any(|of| self.has_at(of.start + (offset - of.offset), bytes))
+    }
+
+    /// Whether memory has these `bytes` at this address.
+    fn has_at(&self, address: u64, bytes: &[u8]) -> bool {
+        let mut there = vec![0; bytes.len()];
+        self.memory.read_exact_at(&mut there, address).is_ok() && there == bytes
     }
 
     /// Whether the process still has the mapping. After an exec, the bytes that were read may
