@@ -82,9 +82,10 @@ impl Ingest {
             // Deep stacks take more room than others.
             room /= 2;
             let tables = [&self.rows, &self.mapped.rows].into_iter();
-            self.move_all(&give_up(tables, has_exited, room));
-            let given_up = self.forget_stacks();
-            self.outcomes.add(Outcome::StacksDiscarded, given_up);
+            let (moves, discarded) = give_up(tables, has_exited, room);
+            self.move_all(&moves);
+            self.outcomes.add(Outcome::StacksDiscarded, discarded);
+            self.forget_stacks();
         }
     }
 
@@ -98,9 +99,8 @@ impl Ingest {
         self.window_samples.fold(moves);
     }
 
-    /// Forgets unneeded stacks. Returns how many.
-    fn forget_stacks(&mut self) -> u64 {
-        let (before, _) = self.stacks.len();
+    /// Forgets unneeded stacks.
+    fn forget_stacks(&mut self) {
         let mut needs = self.stacks.needs();
         let store = self.rows.stacks().chain(self.windows.stacks()).chain(self.live.stacks());
         let store = store.chain(self.lifetimes.stacks()).chain(self.mapped.stacks());
@@ -113,7 +113,5 @@ impl Ingest {
             self.stacks.need(&mut needs, process, stack);
         }
         self.stacks.collect(needs);
-        let (after, _) = self.stacks.len();
-        (before - after) as u64
     }
 }

@@ -241,7 +241,7 @@ impl Moves {
             return Some((into, stack));
         }
         let kept = self.kept.get(&process)?;
-        let stays = kept.contains(&stack) || [StackId::LOST, StackId::TABLE_FULL].contains(&stack);
+        let stays = kept.contains(&stack) || !stack.has_frames();
         (!stays).then_some((process, StackId::TABLE_FULL))
     }
 

@@ -9,25 +9,28 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
 /// Selects the stacks to discard, so that the processes for which `gives_up` holds keep at most
-/// `room` stacks.
+/// `room` stacks. Returns how many stacks are discarded, too. A stack that another process needs
+/// stays in the table, and yet its samples of a discarding process have no stack any more.
 pub fn give_up<'a>(
     tables: impl Iterator<Item = &'a Rows>,
     gives_up: impl Fn(ProcessId) -> bool,
     room: usize,
-) -> Moves {
+) -> (Moves, u64) {
     let mut bytes: FxHashMap<ProcessId, FxHashMap<StackId, f64>> = FxHashMap::default();
     for (key, row) in tables.flat_map(Rows::iter).filter(|(key, _)| gives_up(key.process)) {
         let stacks = bytes.entry(key.process).or_default();
         *stacks.entry(key.stack).or_default() += row.alloc_space.sum;
     }
-    let mut moves = Moves::default();
+    let (mut moves, mut discarded) = (Moves::default(), 0);
     let most = level(bytes.values().map(FxHashMap::len).collect(), room);
     for (process, stacks) in bytes.into_iter().filter(|(_, stacks)| stacks.len() > most) {
         let mut stacks: Vec<(StackId, f64)> = stacks.into_iter().collect();
         stacks.sort_unstable_by(|(_, a), (_, b)| b.total_cmp(a));
+        let none = |(stack, _): &&(StackId, f64)| !stack.has_frames();
+        discarded += (stacks.len() - most - stacks[most..].iter().filter(none).count()) as u64;
         moves.keep(process, stacks.into_iter().take(most).map(|(stack, _)| stack).collect());
     }
-    moves
+    (moves, discarded)
 }
 
 /// The largest L with Σ min(count, L) ≤ room.
@@ -77,7 +80,8 @@ mod tests {
                 total += sample.bytes();
             }
         }
-        let moves = give_up([&rows].into_iter(), |process| process != running, 34);
+        let (moves, discarded) = give_up([&rows].into_iter(), |process| process != running, 34);
+        assert_eq!(discarded, 70);
         rows.fold(&moves);
         windows.fold(&moves);
         live.fold(&moves);

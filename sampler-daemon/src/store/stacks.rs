@@ -29,6 +29,11 @@ impl StackId {
     pub const LOST: StackId = StackId(0);
     /// The stack of samples that found the stack table full.
     pub const TABLE_FULL: StackId = StackId(1);
+
+    /// Whether the samples of this stack have frames.
+    pub fn has_frames(self) -> bool {
+        self != StackId::LOST && self != StackId::TABLE_FULL
+    }
 }
 
 /// A frame of a stored stack.
