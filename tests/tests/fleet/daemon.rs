@@ -1,9 +1,9 @@
 //! A real daemon on a real program.
 
-use super::is_interval_of;
+use super::{is_interval_of, later_windows};
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::fleet::{ENGINES, Row, ask, number, python, script, text, whole};
-use sampler_tests::{Daemon, Profile, Workload, wait};
+use sampler_tests::{Daemon, Profile, Workload};
 use std::fs;
 use std::path::Path;
 
@@ -22,16 +22,6 @@ fn exporting(pid: u32, interval: &str, folder: &Path) -> Result<Daemon> {
 fn of<'a>(rows: &'a [Row], function: &str) -> Result<&'a Row> {
     let row = rows.iter().find(|row| row["function"] == function);
     row.with_context(|| format!("no {function} in {rows:?}"))
-}
-
-/// Waits until two further windows are in the tables: the window that is being made may be older
-/// than what the program did last.
-fn two_windows(daemon: &Daemon) -> Result<()> {
-    let sent = || -> Result<u64> {
-        Ok(daemon.status()?["exports"][0]["sent"].as_u64().unwrap_or_default())
-    };
-    let before = sent()?;
-    wait::until("two windows", || Ok((sent()? >= before + 2).then_some(())))
 }
 
 /// Returns the sums of the tables.
@@ -74,7 +64,7 @@ fn the_tables_have_the_moments_of_the_profile() -> Result<()> {
         daemon.profile_where("some samples", "alloc", &[], |profile| profile.samples > 300)?;
         workload.stop()?;
         let profile = daemon.profile("alloc", &[])?;
-        two_windows(&daemon)?;
+        later_windows(&daemon, 2)?;
         for engine in ENGINES {
             agree(&python, directory.path(), engine, &profile).context(engine)?;
         }
@@ -100,12 +90,12 @@ fn the_growth_of_held_memory_is_in_the_tables() -> Result<()> {
     let daemon = exporting(workload.pid(), "1", directory.path())?;
     workload.go()?;
     let early = workload.truth()?.function("first")?.live.bytes;
-    two_windows(&daemon)?;
+    later_windows(&daemon, 2)?;
     workload.go()?;
     let truth = workload.truth()?;
     let [first, second] = ["first", "second"].map(|of| truth.function(of).map(|of| of.live.bytes));
     let (first, second) = (first? as f64, second? as f64);
-    two_windows(&daemon)?;
+    later_windows(&daemon, 2)?;
     for engine in ENGINES {
         let rows = ask(&python, directory.path(), engine, &["growth"])?.remove(0);
         let row = of(&rows, "second")?;

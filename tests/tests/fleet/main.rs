@@ -8,9 +8,10 @@ mod place;
 mod share;
 mod simulated;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use sampler_common::estimate::{Confidence, Moments, weighted};
 use sampler_tests::fleet::{Row, number};
+use sampler_tests::{Daemon, wait};
 
 /// Largest difference between an interval's end in SQL and the product's, in widths of the
 /// interval: with ten samples or more, and with fewer.
@@ -25,4 +26,13 @@ fn is_interval_of(row: &Row, moments: &Moments) -> Result<()> {
     let differences = [ends[0] - expected.low, ends[1] - expected.high];
     ensure!(differences.iter().all(|of| of.abs() <= near), "{row:?} is not {expected:?}");
     Ok(())
+}
+
+/// Waits until further windows are in the tables: the window that is being made may be older than
+/// what the program did last.
+fn later_windows(daemon: &Daemon, count: u64) -> Result<()> {
+    let sent =
+        || -> Result<u64> { daemon.status()?["exports"][0]["sent"].as_u64().context("no counter") };
+    let before = sent()?;
+    wait::until("further windows", || Ok((sent()? >= before + count).then_some(())))
 }

@@ -1,15 +1,16 @@
 //! `--export-share`: totals of every host, stacks of some, and an estimate for all. The hosts are
 //! simulated, and written by the product's own encoder. The seed is fixed.
 
+use super::later_windows;
 use super::simulated::{INTERVAL_BYTES, cover, host_factor, same, sampled};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use fastrand::Rng;
 use sampler_common::encode::push::{CodeFile, Draw, Frame, Push, ServiceTotals, Stack};
 use sampler_common::encode::tables::{WrittenRows, files};
 use sampler_common::estimate::RowMoments;
 use sampler_common::profile::{Kind, Line};
 use sampler_tests::fleet::{ENGINES, Row, ask, number, python, text, whole};
-use sampler_tests::{Daemon, Workload, wait};
+use sampler_tests::{Daemon, Workload};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -145,10 +146,7 @@ fn exported(share: &str, statement: &str) -> Result<(Vec<String>, String, Vec<Ro
     workload.truth()?;
     daemon.profile_where("some samples", "alloc", &[], |profile| profile.samples > 100)?;
     workload.stop()?;
-    let sent =
-        || -> Result<u64> { daemon.status()?["exports"][0]["sent"].as_u64().context("no counter") };
-    let before = sent()?;
-    wait::until("windows", || Ok((sent()? > before + 2).then_some(())))?;
+    later_windows(&daemon, 3)?;
     let is_left_out = share != "100%";
     let drawn = daemon.status()?["exports"][0]["drawn"].clone();
     ensure!(drawn == !is_left_out, "{drawn}");
