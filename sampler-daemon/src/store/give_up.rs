@@ -26,8 +26,7 @@ pub fn give_up<'a>(
     for (process, stacks) in bytes.into_iter().filter(|(_, stacks)| stacks.len() > most) {
         let mut stacks: Vec<(StackId, f64)> = stacks.into_iter().collect();
         stacks.sort_unstable_by(|(_, a), (_, b)| b.total_cmp(a));
-        let none = |(stack, _): &&(StackId, f64)| !stack.has_frames();
-        discarded += (stacks.len() - most - stacks[most..].iter().filter(none).count()) as u64;
+        discarded += stacks[most..].iter().filter(|(stack, _)| stack.has_frames()).count() as u64;
         moves.keep(process, stacks.into_iter().take(most).map(|(stack, _)| stack).collect());
     }
     (moves, discarded)
