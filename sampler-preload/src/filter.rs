@@ -79,6 +79,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many additions to interpret")]
     fn added_addresses_are_found() {
         let filter = filter();
         let address = |n: usize| 0x5555_0000_0000 + n * 16 * 37;
@@ -95,6 +96,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many additions to interpret")]
     fn the_filter_has_few_false_positives() {
         let filter = filter();
         // One of 8191 blocks of 64 bytes is sampled.
@@ -107,6 +109,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many additions to interpret")]
     fn heaps_of_threads_rarely_share_counters() {
         let filter = filter();
         // 128 heaps of a megabyte, with two sampled blocks in each.

@@ -26,7 +26,11 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Slots of each level. All 340,000 together are enough for a heap of 170 GB at 512 KiB between
 /// samples.
-const LEVELS: [usize; 5] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
+const LEVELS: [usize; 5] =
+    [LOWEST_LEVEL, LOWEST_LEVEL << 2, LOWEST_LEVEL << 4, LOWEST_LEVEL << 6, LOWEST_LEVEL << 8];
+/// Slots of the lowest level. Miri, which interprets tests, follows each slot by itself, so its
+/// table is small.
+const LOWEST_LEVEL: usize = if cfg!(miri) { 1 << 4 } else { 1 << 10 };
 /// Number of slots in the levels below each level.
 static BASES: [usize; LEVELS.len()] = bases();
 /// Slots of all levels.
@@ -35,7 +39,7 @@ const SLOTS: usize = LEVELS[0] + LEVELS[1] + LEVELS[2] + LEVELS[3] + LEVELS[4];
 const WINDOW_SLOTS: usize = 16;
 /// Spins of a thread that waits for the report of an end, which takes a microsecond or two. After
 /// so many spins the reporting thread counts as lost.
-const MAX_SPINS: u32 = 100_000;
+const MAX_SPINS: u32 = if cfg!(miri) { 100 } else { 100_000 };
 
 /// Bits of a user address. Above these bits are the number of a move, and then the state.
 const ADDRESS: u64 = (1 << 57) - 1;

@@ -222,7 +222,10 @@ impl Worker {
         self.ingest.outcomes.add(outcome, ended.len() as u64);
         let now_ns = monotonic_ns();
         ended.iter().for_each(|live| self.ingest.windows.add_departed(live, now_ns));
-        let full = ended.iter().filter(|live| !self.ingest.lifetimes.ended(live, now_ns)).count();
+        let Ingest { processes, lifetimes, .. } = &mut self.ingest;
+        let user_of = |live: &LiveSample| processes.get(live.process).user;
+        let full =
+            ended.iter().filter(|live| !lifetimes.ended(live, user_of(live), now_ns)).count();
         self.ingest.outcomes.add(Outcome::LifetimesFull, full as u64);
         ended
     }

@@ -54,6 +54,7 @@ mod tests {
     use proptest::prelude::*;
     use sampler_common::estimate::Sample;
     use sampler_common::sampling::Rate;
+    use sampler_common::share::Holder;
     use sampler_common::wire::Space;
     use std::collections::BTreeSet;
 
@@ -67,15 +68,17 @@ mod tests {
         for (process, count) in [(many, 100), (few, 4), (running, 50)] {
             for offset in 0..count {
                 let frame = StackFrame::Code(Frame { module: ModuleId(1), offset });
-                let stack = stacks.intern(process, std::iter::once(frame)).unwrap();
+                let stack =
+                    stacks.intern(Holder { user: 1, process }, std::iter::once(frame)).unwrap();
                 let sample = Sample::geometric(100 + offset, Rate::ALWAYS);
                 let space = Space { slot: 0, generation: 0 };
                 let held = LiveSample { process, space, stack, sample, time_ns: 0 };
                 assert!(
-                    rows.add(process, stack, &sample) && windows.add(process, stack, &sample, 0)
+                    rows.add(Holder { user: 1, process }, stack, &sample)
+                        && windows.add(process, stack, &sample, 0)
                 );
-                assert!(lifetimes.ended(&held, 5));
-                live.leave_behind(vec![held]);
+                assert!(lifetimes.ended(&held, 1, 5));
+                live.leave_behind(vec![held], |_| 1);
                 total += sample.bytes();
             }
         }

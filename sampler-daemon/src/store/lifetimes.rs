@@ -13,7 +13,7 @@ use super::fold::give_back;
 use super::{LiveSample, LiveSamples, Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, Step, Weights};
-use sampler_common::share::Shares;
+use sampler_common::share::{Holder, Shares};
 
 /// Maximum number of buckets: about 35 MiB.
 pub const MAX_CELLS: usize = 512 * 1024;
@@ -88,16 +88,16 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// Adds a block that was freed at `time_ns`. Returns false if the block had to go to
+    /// Adds a block of a user's process that was freed at `time_ns`. Returns false if the block had to go to
     /// [`StackId::TABLE_FULL`].
-    pub fn freed(&mut self, live: &LiveSample, time_ns: u64) -> bool {
-        self.end(live, time_ns, 0)
+    pub fn freed(&mut self, live: &LiveSample, user: u32, time_ns: u64) -> bool {
+        self.end(live, user, time_ns, 0)
     }
 
     /// Adds a block that was held until its program ended at `time_ns`. Returns false as
     /// [`Lifetimes::freed`] does.
-    pub fn ended(&mut self, live: &LiveSample, time_ns: u64) -> bool {
-        self.end(live, time_ns, 1)
+    pub fn ended(&mut self, live: &LiveSample, user: u32, time_ns: u64) -> bool {
+        self.end(live, user, time_ns, 1)
     }
 
     /// Counts a block that was freed at an unknown time.
@@ -105,12 +105,13 @@ impl Lifetimes {
         *self.unseen.entry(live.process).or_default() += 1;
     }
 
-    fn end(&mut self, live: &LiveSample, time_ns: u64, fate: usize) -> bool {
+    fn end(&mut self, live: &LiveSample, user: u32, time_ns: u64, fate: usize) -> bool {
         let age_ns = time_ns.saturating_sub(live.time_ns);
         let mut stack = live.stack;
         let key = (live.process, stack, bucket(age_ns));
+        let holder = Holder { user, process: live.process };
         let is_new = !self.cells.contains_key(&key);
-        if is_new && !self.shares.grow(live.process, self.cells.len(), MAX_CELLS) {
+        if is_new && !self.shares.grow(holder, self.cells.len(), MAX_CELLS) {
             stack = StackId::TABLE_FULL;
         }
         let cell = self.cells.entry((live.process, stack, key.2)).or_default();
@@ -246,9 +247,9 @@ mod tests {
     fn every_end_of_a_block_counts_once() {
         let mut table = Lifetimes::default();
         let mut held = LiveSamples::default();
-        table.freed(&live(100, 0), 500_000);
-        table.freed(&live(100, 0), 2_000_000_000);
-        table.ended(&live(200, 0), 3_000_000_000);
+        table.freed(&live(100, 0), 1, 500_000);
+        table.freed(&live(100, 0), 1, 2_000_000_000);
+        table.ended(&live(200, 0), 1, 3_000_000_000);
         table.unseen(&live(1 << 40, 0));
         held.insert(1, live(400, 6_000_000_000));
         let lives = table.by_stack(&held, 10_000_000_000, |_| true);

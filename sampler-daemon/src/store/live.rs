@@ -5,7 +5,7 @@ use super::peak::Peaks;
 use super::{Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::Sample;
-use sampler_common::share::Shares;
+use sampler_common::share::{Holder, Shares};
 use sampler_common::wire::Space;
 
 /// A sampled block that is held.
@@ -110,10 +110,11 @@ impl LiveSamples {
         self.left_shares.recount(self.left.iter().map(|live| live.process));
     }
 
-    /// Keeps samples that have ended with their process.
-    pub fn leave_behind(&mut self, ended: Vec<LiveSample>) {
+    /// Keeps samples that have ended with their process. `user_of` is the user of each process.
+    pub fn leave_behind(&mut self, ended: Vec<LiveSample>, user_of: impl Fn(ProcessId) -> u32) {
         for live in ended {
-            match self.left_shares.grow(live.process, self.left.len(), MAX_LEFT) {
+            let holder = Holder { user: user_of(live.process), process: live.process };
+            match self.left_shares.grow(holder, self.left.len(), MAX_LEFT) {
                 true => self.left.push(live),
                 false => self.left_out += 1,
             }
@@ -231,11 +232,11 @@ mod tests {
     fn blocks_kept_from_exited_processes_are_bounded() {
         let mut samples = LiveSamples::default();
         let share = alone(MAX_LEFT);
-        samples.leave_behind((0..share as u64).map(|time| live(0, 1, time)).collect());
+        samples.leave_behind((0..share as u64).map(|time| live(0, 1, time)).collect(), |_| 1);
         assert_eq!((samples.left_behind().count(), samples.left_out()), (share, 0));
-        samples.leave_behind(vec![live(0, 1, 0); 3]);
+        samples.leave_behind(vec![live(0, 1, 0); 3], |_| 1);
         assert_eq!((samples.left_behind().count(), samples.left_out()), (share, 3));
-        samples.leave_behind(vec![live(1, 1, 0); 300]);
+        samples.leave_behind(vec![live(1, 1, 0); 300], |_| 1);
         assert_eq!((samples.left_behind().count(), samples.left_out()), (share + 300, 3));
         assert!(samples.is_empty(), "nobody holds them");
     }

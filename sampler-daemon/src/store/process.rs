@@ -14,6 +14,7 @@ use sampler_common::estimate::{RowMoments, Unseen};
 use sampler_common::limits::CLASSES;
 use sampler_common::note::BlindSpot;
 use sampler_common::profile::Exact;
+use sampler_common::share::{Holder, UNKNOWN_USER};
 use sampler_common::source::{SampleSource, SampleSources};
 use sampler_common::units::grouped;
 use std::collections::VecDeque;
@@ -76,6 +77,8 @@ pub struct Origin {
 pub struct ProcessRecord {
     /// Process id; 0 for folded processes.
     pub pid: u32,
+    /// Id of the real user ([`UNKNOWN_USER`] if it could not be read).
+    pub user: u32,
     /// Command name.
     pub comm: String,
     /// Path of the executable.
@@ -149,6 +152,7 @@ impl ProcessRecord {
     pub fn new(pid: u32, sampling: Arc<SamplingRecord>) -> ProcessRecord {
         ProcessRecord {
             pid,
+            user: UNKNOWN_USER,
             comm: String::new(),
             exe: String::new(),
             attached: SystemTime::now(),
@@ -250,6 +254,11 @@ impl Processes {
     /// Mutable version of [`Processes::get`].
     pub fn get_mut(&mut self, id: ProcessId) -> &mut ProcessRecord {
         &mut self.records[id.0 as usize].record
+    }
+
+    /// A process as the holder of entries in shared tables.
+    pub fn holder(&self, process: ProcessId) -> Holder<ProcessId> {
+        Holder { user: self.get(process).user, process }
     }
 
     /// Removes and returns the record of a process. Its number can be reused when all its entries

@@ -4,7 +4,7 @@ use super::fold::give_back;
 use super::{Moves, ProcessId, SizeCell, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
-use sampler_common::share::Shares;
+use sampler_common::share::{Holder, Shares};
 
 /// Maximum number of rows. A sample that would give its process more than its share
 /// ([`share`](sampler_common::share)) goes to [`StackId::TABLE_FULL`].
@@ -30,19 +30,26 @@ pub struct Rows {
 
 impl Rows {
     /// Adds a sampled allocation. Returns false if it had to go to [`StackId::TABLE_FULL`].
-    pub fn add(&mut self, process: ProcessId, stack: StackId, sample: &Sample) -> bool {
+    pub fn add(&mut self, holder: Holder<ProcessId>, stack: StackId, sample: &Sample) -> bool {
         let mut moments = RowMoments::default();
         moments.add_allocation(sample);
-        self.add_moments(RowKey { process, stack, cell: SizeCell::of(sample.size) }, &moments)
+        self.add_moments(holder, stack, SizeCell::of(sample.size), &moments)
     }
 
     /// [`Rows::add`] with the moments of the sample.
-    pub(super) fn add_moments(&mut self, mut key: RowKey, moments: &RowMoments) -> bool {
+    pub(super) fn add_moments(
+        &mut self,
+        holder: Holder<ProcessId>,
+        stack: StackId,
+        cell: SizeCell,
+        moments: &RowMoments,
+    ) -> bool {
+        let mut key = RowKey { process: holder.process, stack, cell };
         if let Some(row) = self.rows.get_mut(&key) {
             row.add(moments);
             return true;
         }
-        let fits = self.shares.grow(key.process, self.rows.len(), MAX_ROWS);
+        let fits = self.shares.grow(holder, self.rows.len(), MAX_ROWS);
         if !fits {
             key.stack = StackId::TABLE_FULL;
         }
@@ -95,9 +102,9 @@ mod tests {
     fn a_process_of_endless_rows_leaves_room_for_others() {
         let mut stacks = Stacks::default();
         let mut rows = Rows::default();
-        let [greedy, honest] = [3, 4].map(ProcessId);
+        let [greedy, honest] = [3, 4].map(|number| Holder { user: 1, process: ProcessId(number) });
         let mut sampled = 0;
-        let mut add = |process, offset, size| {
+        let mut add = |process: Holder<ProcessId>, offset, size| {
             let frame = StackFrame::Code(Frame { module: ModuleId(0), offset });
             let stack = stacks.intern(process, std::iter::once(frame)).unwrap();
             sampled += 1;

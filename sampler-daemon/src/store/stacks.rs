@@ -8,7 +8,7 @@
 use super::ProcessId;
 use crate::unwind::Frame;
 use rustc_hash::FxHashMap;
-use sampler_common::share::may_grow;
+use sampler_common::share::{Holder, Shares};
 use std::hash::{Hash, Hasher};
 
 /// Maximum number of distinct stacks. Further stacks become [`StackId::TABLE_FULL`].
@@ -96,24 +96,28 @@ struct Usage {
 }
 
 impl Usage {
-    fn add(&mut self, other: &Usage) {
-        self.stacks += other.stacks;
-        self.frames += other.frames;
-        self.depth += other.depth;
-    }
-
     /// Used fraction of each bound.
     fn shares(&self) -> [f64; 3] {
         let Usage { stacks, frames, depth } = *self;
         let of = |used: usize, bound: usize| used as f64 / bound as f64;
         [of(stacks, MAX_STACKS), of(frames, MAX_FRAME_TABLE), of(depth, MAX_HELD_FRAMES)]
     }
+}
 
-    /// Whether a process with this usage may hold more, if all processes together hold `used`.
-    fn may_grow(&self, used: &Usage) -> bool {
-        may_grow(self.stacks, used.stacks, MAX_STACKS)
-            && may_grow(self.frames, used.frames, MAX_FRAME_TABLE)
-            && may_grow(self.depth, used.depth, MAX_HELD_FRAMES)
+/// The shares of processes in each bound.
+#[derive(Default)]
+struct UsageShares {
+    stacks: Shares<ProcessId>,
+    frames: Shares<ProcessId>,
+    depth: Shares<ProcessId>,
+}
+
+impl UsageShares {
+    /// Whether a process may hold more, if all processes together hold `used`.
+    fn has_room(&self, holder: Holder<ProcessId>, used: &Usage) -> bool {
+        self.stacks.has_room(holder, used.stacks, MAX_STACKS)
+            && self.frames.has_room(holder, used.frames, MAX_FRAME_TABLE)
+            && self.depth.has_room(holder, used.depth, MAX_HELD_FRAMES)
     }
 }
 
@@ -137,7 +141,7 @@ pub struct Stacks {
     used: Usage,
     /// Usage after the last collection.
     collected: Usage,
-    by_process: FxHashMap<ProcessId, Usage>,
+    shares: UsageShares,
     /// Free numbers of stacks and frames.
     vacant_stacks: Vec<u32>,
     vacant_frames: Vec<u32>,
@@ -145,7 +149,7 @@ pub struct Stacks {
 }
 
 /// The holder of the two permanent stacks: no process.
-const NOBODY: ProcessId = ProcessId(u32::MAX);
+const NOBODY: Holder<ProcessId> = Holder::of_unknown_user(ProcessId(u32::MAX));
 
 impl Default for Stacks {
     fn default() -> Stacks {
@@ -156,7 +160,7 @@ impl Default for Stacks {
             by_hash: FxHashMap::default(),
             used: Usage::default(),
             collected: Usage::default(),
-            by_process: FxHashMap::default(),
+            shares: UsageShares::default(),
             vacant_stacks: Vec::new(),
             vacant_frames: Vec::new(),
             scratch: Vec::new(),
@@ -174,14 +178,14 @@ impl Stacks {
     /// the process already holds its share of the table.
     pub fn intern(
         &mut self,
-        process: ProcessId,
+        holder: Holder<ProcessId>,
         frames: impl Iterator<Item = StackFrame>,
     ) -> Option<StackId> {
         self.scratch.clear();
         for frame in frames {
             let id = match self.frame_ids.get(&frame) {
                 Some(id) => *id,
-                None => self.add_frame(process, frame)?,
+                None => self.add_frame(holder, frame)?,
             };
             self.scratch.push(id);
         }
@@ -190,36 +194,32 @@ impl Stacks {
         let is_it = |id: &&u32| *self.stacks[**id as usize].what == *self.scratch;
         match candidates.iter().find(is_it) {
             Some(id) => Some(StackId(*id)),
-            None => self.add_stack(process, hash),
+            None => self.add_stack(holder, hash),
         }
     }
 
-    fn may_hold_more(&self, process: ProcessId) -> bool {
-        self.by_process.get(&process).copied().unwrap_or_default().may_grow(&self.used)
-    }
-
-    fn add_frame(&mut self, process: ProcessId, frame: StackFrame) -> Option<u32> {
-        if !self.may_hold_more(process) {
+    fn add_frame(&mut self, holder: Holder<ProcessId>, frame: StackFrame) -> Option<u32> {
+        if !self.shares.has_room(holder, &self.used) {
             return None;
         }
         self.used.frames += 1;
-        self.by_process.entry(process).or_default().frames += 1;
-        let held = Held { by: process, what: frame };
+        self.shares.frames.add(holder, 1);
+        let held = Held { by: holder.process, what: frame };
         let id = put(&mut self.frames, &mut self.vacant_frames, held);
         self.frame_ids.insert(frame, id);
         Some(id)
     }
 
-    fn add_stack(&mut self, process: ProcessId, hash: u64) -> Option<StackId> {
-        if !self.may_hold_more(process) {
+    fn add_stack(&mut self, holder: Holder<ProcessId>, hash: u64) -> Option<StackId> {
+        if !self.shares.has_room(holder, &self.used) {
             return None;
         }
         let depth = self.scratch.len();
-        for usage in [&mut self.used, self.by_process.entry(process).or_default()] {
-            usage.stacks += 1;
-            usage.depth += depth;
-        }
-        let held = Held { by: process, what: self.scratch.as_slice().into() };
+        self.used.stacks += 1;
+        self.used.depth += depth;
+        self.shares.stacks.add(holder, 1);
+        self.shares.depth.add(holder, depth);
+        let held = Held { by: holder.process, what: self.scratch.as_slice().into() };
         let id = put(&mut self.stacks, &mut self.vacant_stacks, held);
         self.by_hash.entry(hash).or_default().push(id);
         Some(StackId(id))
@@ -234,11 +234,11 @@ impl Stacks {
 
     /// Whether the processes for which `is_of_kind` is true hold a quarter of the table or more.
     pub fn is_filled_by(&self, is_of_kind: impl Fn(ProcessId) -> bool) -> bool {
-        let mut sum = Usage::default();
-        for (_, usage) in self.by_process.iter().filter(|(process, _)| is_of_kind(**process)) {
-            sum.add(usage);
-        }
-        sum.shares().iter().any(|share| *share >= 0.25)
+        let UsageShares { stacks, frames, depth } = &self.shares;
+        let [stacks, frames, depth] = [stacks, frames, depth].map(|of| {
+            of.iter().filter(|(process, _)| is_of_kind(*process)).map(|(_, held)| held).sum()
+        });
+        Usage { stacks, frames, depth }.shares().iter().any(|share| *share >= 0.25)
     }
 
     /// Starts a collection, with no stack needed.
@@ -256,10 +256,8 @@ impl Stacks {
     /// are reused.
     pub fn collect(&mut self, mut needs: Needs) {
         for always in [StackId::LOST, StackId::TABLE_FULL] {
-            needs.0[always.0 as usize] = Some(NOBODY);
+            needs.0[always.0 as usize] = Some(NOBODY.process);
         }
-        self.used = Usage::default();
-        self.by_process.clear();
         self.by_hash.clear();
         self.vacant_stacks.clear();
         let mut frames: Vec<Option<ProcessId>> = vec![None; self.frames.len()];
@@ -275,12 +273,25 @@ impl Stacks {
                 need_by(&mut frames[index], by, self.frames[index].by);
             }
             self.by_hash.entry(hash(&stack.what)).or_default().push(id);
-            let usage = Usage { stacks: 1, frames: 0, depth: stack.what.len() };
-            self.used.add(&usage);
-            self.by_process.entry(by).or_default().add(&usage);
         }
         self.collect_frames(frames);
+        self.recount();
         self.collected = self.used;
+    }
+
+    fn recount(&mut self) {
+        // A vacant stack is empty. All others have a frame.
+        let stacks = self.stacks.iter().filter(|stack| !stack.what.is_empty());
+        let depths = stacks.map(|stack| (stack.by, stack.what.len()));
+        self.shares.stacks.recount(depths.clone().map(|(by, _)| by));
+        self.shares.depth.recount_sizes(depths.clone());
+        let frames = self.frame_ids.values().map(|id| self.frames[*id as usize].by);
+        self.shares.frames.recount(frames);
+        self.used = Usage {
+            stacks: self.stacks.len() - self.vacant_stacks.len(),
+            frames: self.frame_ids.len(),
+            depth: depths.map(|(_, depth)| depth).sum(),
+        };
     }
 
     fn collect_frames(&mut self, needs: Vec<Option<ProcessId>>) {
@@ -293,8 +304,6 @@ impl Stacks {
             };
             frame.by = by;
             self.frame_ids.insert(frame.what, id);
-            self.used.frames += 1;
-            self.by_process.entry(by).or_default().frames += 1;
         }
     }
 
@@ -355,7 +364,11 @@ mod tests {
     use crate::unwind::ModuleId;
     use sampler_common::share::alone;
 
-    const HONEST: ProcessId = ProcessId(1);
+    const HONEST: Holder<ProcessId> = of_user(1, 1);
+
+    const fn of_user(user: u32, process: u32) -> Holder<ProcessId> {
+        Holder { user, process: ProcessId(process) }
+    }
 
     fn code(offset: u64) -> StackFrame {
         StackFrame::Code(Frame { module: ModuleId(0), offset })
@@ -367,16 +380,16 @@ mod tests {
         let a = stacks.intern(HONEST, [code(1), code(2)].into_iter());
         let b = stacks.intern(HONEST, [code(2), code(1)].into_iter());
         assert_ne!(a, b);
-        assert_eq!(a, stacks.intern(ProcessId(2), [code(1), code(2)].into_iter()));
+        assert_eq!(a, stacks.intern(of_user(1, 2), [code(1), code(2)].into_iter()));
         assert_eq!(stacks.len(), (4, 4));
         assert_eq!(stacks.frame(stacks.get(StackId::LOST)[0]), StackFrame::Note(Note::LostStacks));
     }
 
     /// Interns different stacks of a depth until one is refused. Returns how many were accepted.
-    fn bomb(stacks: &mut Stacks, process: ProcessId, depth: u64) -> usize {
-        let first = u64::from(process.0) << 40;
+    fn bomb(stacks: &mut Stacks, holder: Holder<ProcessId>, depth: u64) -> usize {
+        let first = u64::from(holder.process.0) << 40;
         let each = (0..).map(|number| first + number * depth);
-        each.take_while(|at| stacks.intern(process, (*at..at + depth).map(code)).is_some()).count()
+        each.take_while(|at| stacks.intern(holder, (*at..at + depth).map(code)).is_some()).count()
     }
 
     #[test]
@@ -385,9 +398,9 @@ mod tests {
         for depth in [1, 1000] {
             let mut stacks = Stacks::default();
             for process in [10, 11, 12] {
-                bomb(&mut stacks, ProcessId(process), depth);
+                bomb(&mut stacks, of_user(1, process), depth);
             }
-            let known = stacks.intern(ProcessId(10), (10 << 40..(10 << 40) + depth).map(code));
+            let known = stacks.intern(of_user(1, 10), (10 << 40..(10 << 40) + depth).map(code));
             assert!(known.is_some(), "what is known is not refused");
             for number in 0..200 {
                 let frames = [code(number), code(7), code(number / 10)];
@@ -399,9 +412,20 @@ mod tests {
     }
 
     #[test]
+    fn a_user_of_endless_processes_leaves_room_for_others() {
+        let mut stacks = Stacks::default();
+        for process in 10..40 {
+            bomb(&mut stacks, of_user(2, process), 1);
+        }
+        let honest =
+            (0..10_000).filter(|at| stacks.intern(HONEST, std::iter::once(code(*at))).is_some());
+        assert_eq!(honest.count(), 10_000);
+    }
+
+    #[test]
     fn unneeded_stacks_are_freed_and_their_room_reused() {
         let mut stacks = Stacks::default();
-        let greedy = ProcessId(10);
+        let greedy = of_user(1, 10);
         let kept: Vec<_> = (0..10)
             .map(|at| stacks.intern(HONEST, [code(at), code(7)].into_iter()).unwrap())
             .collect();
@@ -409,15 +433,15 @@ mod tests {
         for round in 0..4 {
             let taken = bomb(&mut stacks, greedy, 1);
             assert!(taken > MAX_STACKS / 3, "{round}: {taken}");
-            assert!(stacks.has_grown() && stacks.is_filled_by(|process| process == greedy));
+            assert!(stacks.has_grown() && stacks.is_filled_by(|process| process == greedy.process));
             let mut needs = stacks.needs();
-            kept.iter().for_each(|stack| stacks.need(&mut needs, HONEST, *stack));
+            kept.iter().for_each(|stack| stacks.need(&mut needs, HONEST.process, *stack));
             // The previous holder does not need the stack any more.
-            stacks.need(&mut needs, HONEST, shared);
+            stacks.need(&mut needs, HONEST.process, shared);
             stacks.collect(needs);
             assert_eq!(stacks.len(), (13, 12));
             assert!(!stacks.has_grown() && !stacks.is_filled_by(|_| true));
-            assert_eq!(stacks.by_process.get(&greedy), None);
+            assert_eq!(stacks.shares.stacks.held_by(greedy.process), 0);
         }
         assert!(stacks.stacks.len() < alone(MAX_STACKS) + 100);
         for (at, stack) in (0..).zip(kept) {
@@ -433,7 +457,7 @@ mod tests {
         let mut stacks = Stacks::default();
         let deep = |number: u64| (0..1000).map(move |at| code(number >> (at % 20) & 1));
         let taken =
-            (0..).take_while(|at| stacks.intern(ProcessId(10), deep(*at)).is_some()).count();
+            (0..).take_while(|at| stacks.intern(of_user(1, 10), deep(*at)).is_some()).count();
         assert_eq!(taken, alone(MAX_HELD_FRAMES) / 1000 + 1);
         assert!((0..200).all(|at| stacks.intern(HONEST, [code(at)].into_iter()).is_some()));
     }

@@ -4,6 +4,7 @@ use super::{Reader, Symbolizer, elf, without_names};
 use crate::unwind::fixture::Fixture;
 use crate::unwind::{GeneratedCode, Image, Life, Module, ModuleId, ModuleKind, Modules};
 use sampler_common::profile::Line;
+use sampler_common::share::Holder;
 use std::cell::Cell;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -70,7 +71,7 @@ fn offset_of(path: &std::path::Path, symbol: &str) -> u64 {
 fn inlined_calls_have_the_lines_of_their_calls() {
     let fixture = Fixture::run("inlined", 64 * 1024);
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let mut frames = Vec::new();
     image.unwind(&mut modules, fixture.registers(), fixture.stack(), &mut frames);
     let locations = [(Arc::clone(modules.get(frames[1].module)), frames[1].offset)];
@@ -165,7 +166,7 @@ fn plt_offsets(path: &std::path::Path) -> impl Iterator<Item = u64> {
 #[test]
 fn the_vdso_has_names() {
     let mut modules = Modules::default();
-    let mut image = Image::open(std::process::id(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(std::process::id()), &mut modules).unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let line = maps.lines().find(|line| line.ends_with("[vdso]")).unwrap();
     let (start, end) = line.split_whitespace().next().unwrap().split_once('-').unwrap();

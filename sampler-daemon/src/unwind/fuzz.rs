@@ -35,7 +35,7 @@ pub fn unwind_tables(file: &File) {
 
 /// Reads a perf map, then reads its end again as lines that were added later.
 pub fn perf_map(file: &File) {
-    let mut share = NameShare::of(&Arc::default());
+    let mut share = NameShare::of(&Arc::default(), 0);
     let mut replaced = ReplacedNames::default();
     let mut map = PerfMap::default();
     for begin in [u64::MAX, 0] {

@@ -15,7 +15,7 @@ use super::module::{Life, Module, ModuleId, ModuleKind};
 use super::python::PythonLines;
 use crate::inspect::mappings::{self, Backing, Mapping};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sampler_common::share::Shares;
+use sampler_common::share::{Holder, Shares};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
@@ -77,7 +77,7 @@ struct Entry {
     headers: Option<Headers>,
     stamp: Option<Stamp>,
     /// The process that had the module first; 0: our own.
-    by: u32,
+    by: Holder<u32>,
 }
 
 /// The modules, bounded. Further ones are `[unknown]`.
@@ -195,7 +195,7 @@ impl Modules {
         self.files.retain(|_, id| self.entries.contains_key(id));
         self.vdsos.retain(|_, id| self.entries.contains_key(id));
         self.cfi.retain(|id| self.entries.contains_key(&id));
-        self.shares.recount(self.entries.values().map(|entry| entry.by));
+        self.shares.recount(self.entries.values().map(|entry| entry.by.process));
         for entry in self.entries.iter().filter(|(id, _)| !mapped.contains(id)) {
             if let ModuleKind::Jit(code, _) = &entry.1.module.kind {
                 code.end();
@@ -208,36 +208,42 @@ impl Modules {
     fn recount_open(&mut self) {
         self.generated.retain(|(_, code)| code.upgrade().is_some_and(|code| code.may_open()));
         let is_file = |entry: &&Entry| matches!(entry.module.kind, ModuleKind::File(_));
-        let files = self.entries.values().filter(is_file).map(|entry| entry.by);
+        let files = self.entries.values().filter(is_file).map(|entry| entry.by.process);
         let open = files.chain(self.generated.iter().map(|(by, _)| *by)).collect::<Vec<_>>();
         self.open_files = open.len();
         self.open_shares.recount(open.into_iter());
     }
 
     /// Whether one more file may be held open for a process. If so, the file is counted as open.
-    fn may_hold_open(&mut self, by: u32) -> bool {
+    fn may_hold_open(&mut self, by: Holder<u32>) -> bool {
         let may = self.open_shares.grow(by, self.open_files, self.max_open_files);
         self.open_files += usize::from(may);
         may
     }
 
     /// The module behind a file mapping of a living process.
-    pub(super) fn file(&mut self, pid: u32, mapping: &Mapping) -> ModuleId {
+    pub(super) fn file(&mut self, by: Holder<u32>, mapping: &Mapping) -> ModuleId {
         let identity = (mapping.device, mapping.inode);
         let known = self.files.get(&identity).copied();
-        if let Some(id) = self.without_opening(pid, known) {
+        if let Some(id) = self.without_opening(by, known) {
             return id;
         }
-        self.opened(pid, known, mapping, mappings::open(pid, mapping).map(Arc::new))
+        self.opened(by, known, mapping, mappings::open(by.process, mapping).map(Arc::new))
     }
 
-    /// The module behind a file mapping that an event has reported. The process (the first of
-    /// `pids`) may be gone. Then the file is opened through the other processes.
-    pub(super) fn past_file(&mut self, pids: &[u32], mapping: &Mapping) -> ModuleId {
+    /// The module behind a file mapping that an event has reported. The process may be gone. Then
+    /// the file is opened through its parent (0: none is known).
+    pub(super) fn past_file(
+        &mut self,
+        by: Holder<u32>,
+        parent: u32,
+        mapping: &Mapping,
+    ) -> ModuleId {
         let identity = (mapping.device, mapping.inode);
-        let pid = pids.first().copied().unwrap_or(0);
+        let pids = [by.process, parent];
+        let pids = if parent == 0 { &pids[..1] } else { &pids };
         let known = self.files.get(&identity).copied();
-        if let Some(id) = self.without_opening(pid, known) {
+        if let Some(id) = self.without_opening(by, known) {
             return id;
         }
         let recent = self.recent.iter().find(|(_, of, _)| *of == identity);
@@ -245,15 +251,15 @@ impl Modules {
             Some((_, _, file)) => Ok(Arc::clone(file)),
             None => mappings::open_past(pids, mapping).map(Arc::new),
         };
-        self.opened(pid, known, mapping, file)
+        self.opened(by, known, mapping, file)
     }
 
     /// The module of a file that need not be opened. Either the module holds the unchanged file, or
     /// the process has no room for another module.
-    fn without_opening(&mut self, pid: u32, known: Option<ModuleId>) -> Option<ModuleId> {
+    fn without_opening(&mut self, by: Holder<u32>, known: Option<ModuleId>) -> Option<ModuleId> {
         match known {
             Some(id) => self.is_unchanged(id).then_some(id),
-            None if self.shares.has_room(pid, self.entries.len(), MAX_MODULES) => None,
+            None if self.shares.has_room(by, self.entries.len(), MAX_MODULES) => None,
             None => {
                 self.counts.table_full += 1;
                 Some(ModuleId::UNKNOWN)
@@ -303,7 +309,7 @@ impl Modules {
 
     /// Holds the file of a module open, if the process has room for it. The file is new, was
     /// closed, or another process had no room for it.
-    fn hold(&mut self, id: ModuleId, by: u32, file: &Arc<File>) -> bool {
+    fn hold(&mut self, id: ModuleId, by: Holder<u32>, file: &Arc<File>) -> bool {
         if matches!(self.get(id).kind, ModuleKind::File(_)) {
             return true;
         }
@@ -334,7 +340,7 @@ impl Modules {
 
     fn opened(
         &mut self,
-        pid: u32,
+        by: Holder<u32>,
         known: Option<ModuleId>,
         mapping: &Mapping,
         file: io::Result<Arc<File>>,
@@ -343,28 +349,28 @@ impl Modules {
         let Ok(file) = file else {
             self.counts.unopened += 1;
             return known.unwrap_or_else(|| {
-                let id = self.add(pid, path_of(mapping), None, ModuleKind::Unknown);
+                let id = self.add(by, path_of(mapping), None, ModuleKind::Unknown);
                 self.remember(identity, id)
             });
         };
         if let Some(id) = known.filter(|id| self.is_as_read(*id, &file)) {
-            self.hold(id, pid, &file);
+            self.hold(id, by, &file);
             self.load_unless_held(id, &file);
             return id;
         }
         let headers = Headers::of_file(&file);
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
         if let Some(id) = known.filter(|id| self.is_same_program(*id, &build_id)) {
-            self.hold(id, pid, &file);
+            self.hold(id, by, &file);
             self.note_stamp(id, &file);
             self.load_unless_held(id, &file);
             return id;
         }
-        let id = self.add(pid, path_of(mapping), headers, ModuleKind::Unknown);
+        let id = self.add(by, path_of(mapping), headers, ModuleKind::Unknown);
         if id == ModuleId::UNKNOWN {
             return id;
         }
-        let is_held = self.hold(id, pid, &file);
+        let is_held = self.hold(id, by, &file);
         self.counts.unheld += u64::from(!is_held);
         self.note_stamp(id, &file);
         self.load_unless_held(id, &file);
@@ -378,13 +384,13 @@ impl Modules {
     }
 
     /// The vdso of a process, by its bytes.
-    pub(super) fn vdso(&mut self, pid: u32, bytes: &[u8]) -> ModuleId {
+    pub(super) fn vdso(&mut self, by: Holder<u32>, bytes: &[u8]) -> ModuleId {
         if let Some(id) = self.vdsos.get(bytes) {
             return *id;
         }
         let headers = Headers::of_bytes(bytes);
         let bytes: Arc<[u8]> = Arc::from(bytes);
-        let id = self.add(pid, "[vdso]".to_owned(), headers, ModuleKind::Vdso(Arc::clone(&bytes)));
+        let id = self.add(by, "[vdso]".to_owned(), headers, ModuleKind::Vdso(Arc::clone(&bytes)));
         if id != ModuleId::UNKNOWN {
             self.vdsos.insert(bytes, id);
         }
@@ -395,30 +401,38 @@ impl Modules {
     pub(super) fn own_vdso(&mut self, length: u64) -> ModuleId {
         let own = self.own_vdso.get_or_insert_with(|| read_own_vdso().unwrap_or_default().into());
         let own = Arc::clone(own);
-        if own.len() as u64 == length { self.vdso(0, &own) } else { ModuleId::UNKNOWN }
+        match own.len() as u64 == length {
+            true => self.vdso(Holder::of_unknown_user(0), &own),
+            false => ModuleId::UNKNOWN,
+        }
     }
 
     /// The anonymous code of one program image.
-    pub(super) fn generated_code(&mut self, pid: u32) -> Arc<GeneratedCode> {
-        let may_open = self.may_hold_open(pid);
-        let code = Arc::new(GeneratedCode::within(pid, may_open, &self.names));
+    pub(super) fn generated_code(&mut self, by: Holder<u32>) -> Arc<GeneratedCode> {
+        let may_open = self.may_hold_open(by);
+        let code = Arc::new(GeneratedCode::within(by, may_open, &self.names));
         if may_open {
-            self.generated.push((pid, Arc::downgrade(&code)));
+            self.generated.push((by.process, Arc::downgrade(&code)));
         }
         code
     }
 
     /// A new module for anonymous code.
-    pub(super) fn jit(&mut self, pid: u32, code: &Arc<GeneratedCode>, naming: u32) -> ModuleId {
+    pub(super) fn jit(
+        &mut self,
+        by: Holder<u32>,
+        code: &Arc<GeneratedCode>,
+        naming: u32,
+    ) -> ModuleId {
         let kind = ModuleKind::Jit(Arc::clone(code), naming);
-        self.add(pid, format!("[jit {pid}]"), None, kind)
+        self.add(by, format!("[jit {}]", by.process), None, kind)
     }
 
     /// A new module for the Python code of a process.
-    pub(super) fn python(&mut self, pid: u32) -> (Arc<PythonLines>, ModuleId) {
-        let lines = Arc::new(PythonLines::within(&self.names));
+    pub(super) fn python(&mut self, by: Holder<u32>) -> (Arc<PythonLines>, ModuleId) {
+        let lines = Arc::new(PythonLines::within(&self.names, by.user));
         let kind = ModuleKind::Python(Arc::clone(&lines));
-        (lines, self.add(pid, format!("[python {pid}]"), None, kind))
+        (lines, self.add(by, format!("[python {}]", by.process), None, kind))
     }
 
     /// ELF headers of a module; none if the module is not an ELF file.
@@ -445,7 +459,7 @@ impl Modules {
     /// Adds a module of a process; `[unknown]` if the process has its share of the table.
     fn add(
         &mut self,
-        by: u32,
+        by: Holder<u32>,
         path: String,
         headers: Option<Headers>,
         kind: ModuleKind,
@@ -492,7 +506,7 @@ impl Modules {
 
     fn keep_sections(&mut self, id: ModuleId, sections: Sections) -> Option<Arc<Cfi>> {
         let has_too_large = sections.has_too_large;
-        let by = self.entries.get(&id).map_or(0, |entry| entry.by);
+        let by = self.entries.get(&id).map_or(Holder::of_unknown_user(0), |entry| entry.by);
         let kept = self.cfi.keep(id, by, Cfi::new(sections));
         self.counts.no_room_for_sections += u64::from(kept.is_err() || has_too_large);
         kept.unwrap_or_default()
@@ -526,10 +540,14 @@ mod tests {
     use super::*;
     use sampler_common::share::alone;
 
+    fn of_user(process: u32) -> Holder<u32> {
+        Holder { user: 1, process }
+    }
+
     /// Adds `count` modules of a process, or fewer once the process has its share.
     fn add(modules: &mut Modules, pid: u32, count: usize) -> Vec<ModuleId> {
         let code = Arc::new(GeneratedCode::of(u32::MAX, false));
-        let ids = (0..count).map(|_| modules.jit(pid, &code, 0));
+        let ids = (0..count).map(|_| modules.jit(of_user(pid), &code, 0));
         ids.filter(|id| *id != ModuleId::UNKNOWN).collect()
     }
 
@@ -569,7 +587,7 @@ mod tests {
         };
         let open = || Ok(Arc::new(file.reopen().unwrap()));
         let mut modules = Modules { max_open_files: 8192, ..Modules::default() };
-        let id = modules.opened(10, None, &mapping(7), open());
+        let id = modules.opened(of_user(10), None, &mapping(7), open());
         modules.root_device = Some(file.as_file().metadata().unwrap().dev());
         let nobody = FxHashSet::default();
         assert!(modules.is_unchanged(id) && modules.to_close(&nobody).is_empty());
@@ -579,21 +597,21 @@ mod tests {
         modules.close(id);
         assert!(matches!(modules.get(id).kind, ModuleKind::Closed));
         assert_eq!((modules.open_files, modules.is_unchanged(id)), (0, false));
-        assert_eq!(modules.opened(10, Some(id), &mapping(7), open()), id);
+        assert_eq!(modules.opened(of_user(10), Some(id), &mapping(7), open()), id);
         assert!(matches!(modules.get(id).kind, ModuleKind::File(_)));
         modules.close(id);
         file.as_file().set_len(1).unwrap();
-        let other = modules.opened(10, Some(id), &mapping(7), open());
+        let other = modules.opened(of_user(10), Some(id), &mapping(7), open());
         assert!(other != id && matches!(modules.get(id).kind, ModuleKind::Closed));
     }
 
     #[test]
     fn open_files_are_shared() {
         let mut modules = Modules { max_open_files: 4096, ..Modules::default() };
-        let greedy = (0..4096).filter(|_| modules.may_hold_open(10)).count();
+        let greedy = (0..4096).filter(|_| modules.may_hold_open(of_user(10))).count();
         assert_eq!(greedy, alone(4096));
-        assert_eq!((0..500).filter(|_| modules.may_hold_open(11)).count(), 500);
-        let code = modules.generated_code(12);
+        assert_eq!((0..500).filter(|_| modules.may_hold_open(of_user(11))).count(), 500);
+        let code = modules.generated_code(of_user(12));
         modules.collect(&FxHashSet::default(), &FxHashSet::default());
         assert_eq!(modules.open_files, 1);
         drop(code);

@@ -2,6 +2,7 @@
 
 use super::{Image, Modules, Registers, StackMemory, UnwindEnd};
 use crate::running::Running;
+use sampler_common::share::Holder;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -75,7 +76,7 @@ fn compare(command: &[&str], stops: usize) -> bool {
         }
         // A program that has just started still maps its libraries, so its mappings are read at
         // each stop.
-        let mut image = Image::open(pid, &mut modules).unwrap();
+        let mut image = Image::open(Holder::of_unknown_user(pid), &mut modules).unwrap();
         let stack = StackMemory { start: stop.registers.sp, bytes: &stop.stack, hijacked: None };
         let mut frames = Vec::new();
         let end = image.unwind(&mut modules, stop.registers, stack, &mut frames);

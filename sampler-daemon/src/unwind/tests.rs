@@ -3,6 +3,7 @@
 use super::fixture::Fixture;
 use super::{Frame, Image, ModuleKind, Modules, StackMemory, UnwindEnd};
 use crate::symbolize::tests::symbolizer;
+use sampler_common::share::Holder;
 use std::sync::Arc;
 
 struct Unwound {
@@ -34,7 +35,7 @@ fn functions(modules: &Modules, frames: &[Frame]) -> Vec<String> {
 fn compared(scenario: &str) -> Unwound {
     let fixture = Fixture::run(scenario, 256 * 1024);
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let unwound = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     eprintln!("{scenario}: {:?} {:?}", unwound.end, unwound.functions);
     if let Some(counters) = fixture.ask_gdb() {
@@ -116,7 +117,7 @@ fn stacks_unwind_through_a_signal_in_a_library() {
 fn a_signal_stack_is_followed_to_its_end() {
     let fixture = Fixture::run("alternate-stack", 256 * 1024);
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let mut unwound = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     starts_with(&unwound, &["leaf", "middle", "outer", "on_signal"]);
     unwound.functions.drain(..5);
@@ -142,7 +143,7 @@ fn stacks_unwind_through_inlined_calls() {
 fn stacks_unwind_through_jit_code() {
     let fixture = Fixture::run("jit", 256 * 1024);
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let unwound = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     starts_with(&unwound, &["leaf", "made at run time", "jitted", "main"]);
     // Whether the code keeps frame pointers is not known.
@@ -156,7 +157,7 @@ fn stacks_unwind_through_jit_code() {
 fn a_short_snapshot_gives_a_prefix() {
     let fixture = Fixture::run("chain", 256 * 1024);
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let whole = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     let stack = fixture.stack();
     let mut lengths = Vec::new();
@@ -182,7 +183,7 @@ fn a_short_snapshot_gives_a_prefix() {
 fn too_many_frames_are_truncated() {
     let fixture = Fixture::run("bottomless", 1 << 20);
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let unwound = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     assert_eq!(unwound.end, UnwindEnd::Truncated);
     assert_eq!(unwound.frames.len(), sampler_common::limits::MAX_FRAMES);
@@ -193,7 +194,7 @@ fn deleted_and_exited_programs_keep_their_names() {
     let mut fixture = Fixture::run("inlined", 256 * 1024);
     std::fs::remove_file(fixture.binary()).unwrap();
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let caller = image.resolve(&mut modules, fixture.registers().ip);
     let main = Arc::clone(modules.get(caller.module));
     if !matches!(main.kind, ModuleKind::File(_)) {
@@ -212,7 +213,7 @@ fn deleted_and_exited_programs_keep_their_names() {
 fn a_hijacked_return_address_is_put_back() {
     let fixture = Fixture::run("chain", 256 * 1024);
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let whole = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     // Replace the return address of `middle` in `leaf`'s frame, as the kernel does.
     let mut bytes = fixture.stack().bytes.to_vec();
@@ -250,7 +251,7 @@ fn stacks_unwind_without_section_headers() {
     };
     let fixture = Fixture::run_with("chain", 256 * 1024, &[], strip);
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let unwound = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     assert_eq!(unwound.end, UnwindEnd::Complete);
     assert_eq!(unwound.frames.len(), 7, "{:?}", unwound.functions);
@@ -268,7 +269,7 @@ fn binaries_of_several_layouts_are_unwound() {
     ] {
         let fixture = Fixture::run_with("chain", 256 * 1024, flags, |_| ());
         let mut modules = Modules::default();
-        let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+        let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
         let unwound = unwind(&mut image, &mut modules, &fixture, fixture.stack());
         starts_with(&unwound, &["leaf", "middle", "outer", "main"]);
         assert_eq!(unwound.end, UnwindEnd::Complete, "{flags:?} {:?}", unwound.functions);
@@ -278,7 +279,7 @@ fn binaries_of_several_layouts_are_unwound() {
 #[test]
 fn an_unmapped_address_is_named_unknown() {
     let mut modules = Modules::default();
-    let mut image = Image::open(std::process::id(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(std::process::id()), &mut modules).unwrap();
     let stack = StackMemory { start: 0x1000, bytes: &[], hijacked: None };
     let mut frames = Vec::new();
     let registers = super::Registers { ip: 0x10, sp: 0x1000, bp: 0 };
@@ -289,9 +290,9 @@ fn an_unmapped_address_is_named_unknown() {
 #[test]
 fn files_are_shared_between_images() {
     let mut modules = Modules::default();
-    let _first = Image::open(std::process::id(), &mut modules).unwrap();
+    let _first = Image::open(Holder::of_unknown_user(std::process::id()), &mut modules).unwrap();
     let (held, bound) = modules.usage();
-    let _second = Image::open(std::process::id(), &mut modules).unwrap();
+    let _second = Image::open(Holder::of_unknown_user(std::process::id()), &mut modules).unwrap();
     assert_eq!(modules.usage(), (held, bound));
     assert!(held > 2 && held < bound);
 }
@@ -303,7 +304,7 @@ fn files_are_shared_between_images() {
 fn warm_stack() {
     let fixture = Fixture::run("recursion", 256 * 1024);
     let mut modules = Modules::default();
-    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let mut frames = Vec::new();
     image.unwind(&mut modules, fixture.registers(), fixture.stack(), &mut frames);
     let count = frames.len();
@@ -320,7 +321,7 @@ fn warm_stack() {
 #[test]
 fn code_mapped_later_is_found() {
     let mut modules = Modules::default();
-    let mut image = Image::open(std::process::id(), &mut modules).unwrap();
+    let mut image = Image::open(Holder::of_unknown_user(std::process::id()), &mut modules).unwrap();
     // A library that nothing here has loaded. Mapping its pages stands for a dlopen.
     let library = ["/usr/lib/x86_64-linux-gnu/libz.so.1", "/lib/x86_64-linux-gnu/libm.so.6"];
     let Some(path) = library.iter().find(|path| std::fs::exists(path).unwrap()) else {
@@ -328,7 +329,7 @@ fn code_mapped_later_is_found() {
         return;
     };
     let fixture = Fixture::run_with("dlopen", 64 * 1024, &[&format!("-DLIBRARY={path:?}")], |_| ());
-    let mut child = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut child = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
     let before = modules.usage().0;
     fixture.go_on();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);

@@ -5,6 +5,8 @@ use super::{
     resident,
 };
 use anyhow::{Context as _, Result, ensure};
+use sampler_tests::build;
+use sampler_tests::nobody::{as_nobody, open_directory};
 use sampler_tests::{Daemon, Workload, usage, wait};
 use std::fs;
 use std::path::Path;
@@ -115,6 +117,42 @@ fn endless_files_leave_room_for_others() -> Result<()> {
         ends(&mut daemon)?;
     }
     Ok(())
+}
+
+/// The processes of a user share the user's part of the tables.
+#[test]
+fn a_user_of_many_processes_leaves_room_for_others() -> Result<()> {
+    let place = Place::new()?;
+    let [bomb, mapped] = ["bomb", "mapped"].map(|name| place.path(name));
+    open_directory(mapped.parent().context("a directory")?)?;
+    Elf::default().symbol("one_of_many").write(&mapped)?;
+    fs::copy(build::compile("bomb.c", &[])?, &bomb).context("copy bomb.c")?;
+    // More files than the table of modules has room for.
+    let start = |_| {
+        let mut command = as_nobody(&bomb);
+        Workload::spawn("bomb.c", command.arg("files").arg(&mapped).arg("1400"))
+    };
+    let mut bombs = (0..12).map(start).collect::<Result<Vec<_>>>()?;
+    // A program of another user, with more files than a process of that user would find room for.
+    let mut honest = files(500, &mapped)?;
+    let pids: Vec<u32> = bombs.iter().chain([&honest]).map(Workload::pid).collect();
+    let mut daemon = Daemon::start(&pids, &["--interval", "4KiB"])?;
+    bombs.iter_mut().try_for_each(Workload::go)?;
+    refused(&daemon, "of one process")?;
+    // Three quarters of the user's part, which is three quarters of the table.
+    let limit = 16 * 1024 * 9 / 16;
+    wait::until_deadline("a full part", Duration::from_secs(60), || {
+        Ok((used(&daemon, "modules")? + 100 > limit).then_some(()))
+    })?;
+    honest.go()?;
+    let pid = honest.pid().to_string();
+    let profile =
+        daemon.profile_where("its samples", "alloc", &["--pid", &pid], |of| of.samples > 1000)?;
+    let folded = profile.folded();
+    ensure!(folded.contains("one_of_many") && !folded.contains("[unknown]"), "{folded}");
+    end(&mut honest)?;
+    bombs.iter_mut().try_for_each(end)?;
+    ends(&mut daemon)
 }
 
 /// The names stay, though the file is closed at the end of its process.

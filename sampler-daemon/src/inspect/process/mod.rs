@@ -36,6 +36,8 @@ pub struct Process {
     pub pid: u32,
     /// Start time in clock ticks since boot. Pid and start time identify the process for good.
     pub start_ticks: u64,
+    /// Id of its real user when it was opened.
+    pub user: u32,
     /// Pidfd, readable once all threads of the process have exited.
     pub pidfd: OwnedFd,
 }
@@ -71,7 +73,7 @@ impl Process {
     pub fn open(pid: u32) -> Result<Process, ProcessError> {
         let pidfd = open_pidfd(pid)?;
         match Facts::read(pid) {
-            Ok(facts) => Process { pid, start_ticks: facts.start_ticks, pidfd }.checked(&facts),
+            Ok(facts) => facts.process(pid, pidfd).checked(&facts),
             Err(_) if has_exited(&pidfd) => Err(ProcessError::NotFound(pid)),
             Err(error) => Err(error),
         }
@@ -85,7 +87,7 @@ impl Process {
     pub fn open_running(pid: u32) -> Result<Process, ProcessError> {
         let pidfd = open_pidfd(pid)?;
         let facts = Facts::read(pid)?;
-        let process = Process { pid, start_ticks: facts.start_ticks, pidfd };
+        let process = facts.process(pid, pidfd);
         if process.is_running() { Ok(process) } else { Err(ProcessError::Exited(pid)) }
     }
 
@@ -237,6 +239,7 @@ struct Facts {
     kernel_thread: bool,
     start_ticks: u64,
     thread_group: u32,
+    user: u32,
 }
 
 impl Facts {
@@ -253,7 +256,16 @@ impl Facts {
         })
     }
 
+    fn process(&self, pid: u32, pidfd: OwnedFd) -> Process {
+        Process { pid, start_ticks: self.start_ticks, user: self.user, pidfd }
+    }
+
     fn parse(stat: &str, status: &str) -> Option<Facts> {
+        // The first number of both fields: the thread group, and the real user.
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_ascii_whitespace().next()?.parse().ok()
+        };
         // The command name is in parentheses, and may contain parentheses.
         let (_, behind_name) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
@@ -262,10 +274,8 @@ impl Facts {
             state: *fields.first()?.as_bytes().first()?,
             kernel_thread: flags & KERNEL_THREAD != 0,
             start_ticks: fields.get(19)?.parse().ok()?,
-            thread_group: status
-                .lines()
-                .find_map(|line| line.strip_prefix("Tgid:"))
-                .and_then(|number| number.trim().parse().ok())?,
+            thread_group: number("Tgid:")?,
+            user: number("Uid:")?,
         })
     }
 }

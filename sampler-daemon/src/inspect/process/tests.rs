@@ -90,10 +90,10 @@ fn processes_of_other_users_need_root() {
 #[test]
 fn a_name_with_parentheses_is_parsed() {
     let stat = "7 (a) Z (b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
-    let facts = Facts::parse(stat, "Name:\ta\nTgid:\t7\nPid:\t7\n").unwrap();
+    let facts = Facts::parse(stat, "Name:\ta\nTgid:\t7\nPid:\t7\nUid:\t9\t0\t0\t0\n").unwrap();
     assert_eq!((facts.state, facts.start_ticks, facts.thread_group), (b'S', 4711, 7));
     assert!(!facts.kernel_thread);
-    assert!(Facts::parse("7 (a", "Tgid:\t7\n").is_none());
+    assert!(Facts::parse("7 (a", "Tgid:\t7\nUid:\t9\n").is_none());
     assert!(Facts::parse(stat, "Name:\ta\n").is_none());
 }
 

@@ -47,6 +47,7 @@ pub(in crate::pipeline) fn read(record: &mut ProcessRecord, process: &Process) {
         return;
     }
     record.anonymous_bytes = memory::anonymous_bytes(process.pid, process.start_ticks);
+    record.user = process.user;
     record.comm = facts.comm;
     record.exe = facts.exe;
     record.origin.cgroup = facts.cgroup.path;

@@ -8,9 +8,10 @@ use crate::inspect::allocator::Allocator;
 use crate::pipeline::library::library_settings::Library;
 use crate::pipeline::records::python::Interpreter;
 use crate::pipeline::windows::Cycle;
-use crate::store::ProcessId;
+use crate::store::{ProcessId, Processes};
 use crate::unwind::Image;
 use rustc_hash::FxHashMap;
+use sampler_common::share::Holder;
 
 /// A process in a kernel slot.
 pub(in crate::pipeline) struct ProfiledProcess {
@@ -57,6 +58,11 @@ impl ProfiledProcess {
             interpreter: None,
             sampled_itself: None,
         }
+    }
+
+    /// The process as the holder of modules.
+    pub(in crate::pipeline) fn holder(&self, processes: &Processes) -> Holder<u32> {
+        Holder { user: processes.get(self.id).user, process: self.pid }
     }
 
     /// Whether the process has replaced its program since it took its slot.

@@ -1,5 +1,6 @@
 //! Blocks that a process still held when it exited. They are forgotten, or kept to find leaks.
 
+use super::ingest::Ingest;
 use crate::pipeline::report::leaks::unix_ns;
 use crate::pipeline::worker::Worker;
 use crate::store::{Orphaned, ProcessRecord};
@@ -25,7 +26,8 @@ impl Worker {
         }
         let ended = self.end_blocks(slots, None, Outcome::EndedByExit);
         if self.config.at_exit == AtExit::Keep {
-            self.ingest.live.leave_behind(ended);
+            let Ingest { live, processes, .. } = &mut self.ingest;
+            live.leave_behind(ended, |process| processes.get(process).user);
         }
     }
 

@@ -17,7 +17,8 @@ impl Ingest {
             && profiled.image.is_none()
             && self.history.at(profiled.pid, u64::MAX).is_none()
         {
-            profiled.image = Image::open(profiled.pid, &mut self.modules).ok();
+            let by = profiled.holder(&self.processes);
+            profiled.image = Image::open(by, &mut self.modules).ok();
         }
     }
 
@@ -28,18 +29,18 @@ impl Ingest {
         generation: u32,
         time_ns: u64,
     ) -> Option<&'a mut Image> {
-        let pid = profiled.pid;
-        let past = self.history.at(pid, time_ns);
+        let by = profiled.holder(&self.processes);
+        let past = self.history.at(profiled.pid, time_ns);
         if generation != profiled.generation {
             // The process runs another program by now: `/proc` would give wrong names.
             let past = past?;
             let kept = profiled.earlier.take().filter(|(of, _)| *of == generation);
             let mut image = match kept {
                 Some((_, image)) => image,
-                None => Image::of_past(pid, past, &mut self.modules),
+                None => Image::of_past(by, past, &mut self.modules),
             };
             if !image.follow(past, &mut self.modules) {
-                image = Image::of_past(pid, past, &mut self.modules);
+                image = Image::of_past(by, past, &mut self.modules);
             }
             image.sampled_at(time_ns);
             return Some(&mut profiled.earlier.insert((generation, image)).1);
@@ -55,8 +56,8 @@ impl Ingest {
         }
         if profiled.image.is_none() {
             profiled.image = match past {
-                Some(past) => Some(Image::of_past(pid, past, &mut self.modules)),
-                None => Image::open(pid, &mut self.modules).ok(),
+                Some(past) => Some(Image::of_past(by, past, &mut self.modules)),
+                None => Image::open(by, &mut self.modules).ok(),
             };
         }
         let image = profiled.image.as_mut()?;

@@ -203,7 +203,8 @@ impl Ingest {
         match self.live.remove(record.sample) {
             Some(live) => {
                 self.windows.add_departed(&live, record.time_ns);
-                if !self.lifetimes.freed(&live, record.time_ns) {
+                let user = self.processes.get(live.process).user;
+                if !self.lifetimes.freed(&live, user, record.time_ns) {
                     self.outcomes.add(Outcome::LifetimesFull, 1);
                 }
             }
@@ -272,7 +273,8 @@ impl Ingest {
         let current = record.space.generation == profiled.generation;
         let stack = known.unwrap_or_else(|| {
             let code = self.frames.iter().map(|frame| StackFrame::Code(*frame));
-            let stack = self.stacks.intern(process, code.chain(note.map(StackFrame::Note)));
+            let holder = self.processes.holder(process);
+            let stack = self.stacks.intern(holder, code.chain(note.map(StackFrame::Note)));
             stack.unwrap_or(StackId::TABLE_FULL)
         });
         if current && known.is_none() && !profiled.has_python() {
@@ -285,7 +287,9 @@ impl Ingest {
             }
             return;
         }
-        if !self.rows.add(process, stack, &sample) || stack == StackId::TABLE_FULL {
+        if !self.rows.add(self.processes.holder(process), stack, &sample)
+            || stack == StackId::TABLE_FULL
+        {
             self.outcomes.add(Outcome::StackTableFull, 1);
         }
         if !self.windows.add(process, stack, &sample, record.time_ns) {

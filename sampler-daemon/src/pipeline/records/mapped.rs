@@ -139,7 +139,8 @@ impl Ingest {
     ) -> Piece {
         let (stack, origin) = self.caller(profiled, record, stack);
         let (process, time_ns) = (profiled.id, record.time_ns);
-        Piece { process, stack, origin, size: 0, held: 0, time_ns }
+        let user = self.processes.get(process).user;
+        Piece { process, user, stack, origin, size: 0, held: 0, time_ns }
     }
 
     /// The stack of a call, and the call's origin.
@@ -174,7 +175,8 @@ impl Ingest {
         let (outcome, note) = ending(end);
         self.outcomes.add(outcome, 1);
         let code = frames.iter().map(|frame| StackFrame::Code(*frame));
-        let stack = self.stacks.intern(process, code.chain(note.map(StackFrame::Note)));
+        let holder = self.processes.holder(process);
+        let stack = self.stacks.intern(holder, code.chain(note.map(StackFrame::Note)));
         stack.unwrap_or_else(|| {
             self.outcomes.add(Outcome::StackTableFull, 1);
             StackId::TABLE_FULL

@@ -70,10 +70,11 @@ impl ProfiledProcess {
 impl Worker {
     /// Searches the process in a slot for a Python interpreter, unless the result is known.
     pub(in crate::pipeline) fn find_python(&mut self, slot: u32, mappings: &[Mapping]) {
-        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
-        let (pid, generation) = (profiled.pid, profiled.generation);
+        let Ingest { table, processes, modules, .. } = &mut self.ingest;
+        let Some(profiled) = table.get_mut(slot) else { return };
+        let (by, generation) = (profiled.holder(processes), profiled.generation);
         if profiled.interpreter.as_ref().is_none_or(|of| of.generation != generation) {
-            let python = match Python::find(pid, mappings, &mut self.ingest.modules) {
+            let python = match Python::find(by, mappings, modules) {
                 None | Some(Err(PythonError::NotReady(_))) => return,
                 Some(found) => found.map_err(|error| BlindSpot::from(error.to_string())),
             };
@@ -88,7 +89,7 @@ impl Worker {
         }
         // Every inspection makes the list of blind spots anew.
         let refused = profiled.interpreter.as_ref().and_then(|of| of.python.as_ref().err());
-        let blind_spots = &mut self.ingest.processes.get_mut(profiled.id).blind_spots;
+        let blind_spots = &mut processes.get_mut(profiled.id).blind_spots;
         blind_spots.extend(refused.filter(|of| !blind_spots.contains(of)).cloned());
     }
 

@@ -179,7 +179,7 @@ impl Worker {
     ) {
         for (stack, sample) in samples {
             let sample = Sample { kept: sample.kept * kappa, ..sample };
-            if !self.ingest.rows.add(id, stack, &sample) {
+            if !self.ingest.rows.add(self.ingest.processes.holder(id), stack, &sample) {
                 self.ingest.outcomes.add(Outcome::StackTableFull, 1);
             }
             let own = [sample.size as f64, 1.0].map(|own| sample.moments(own).sum);

@@ -9,6 +9,7 @@ use sampler_common::counting::Counted;
 use sampler_common::estimate::{Confidence, Moments, Sample};
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::{Rate, class};
+use sampler_common::share::Holder;
 use sampler_common::wire::{HITS_SWITCH, Space};
 
 const STACKS: [StackId; 2] = [StackId::LOST, StackId::TABLE_FULL];
@@ -41,7 +42,7 @@ impl Store {
             let sample = Sample::geometric(*size, Rate::from_interval(512).unwrap());
             totals.bytes[class(*size)] += size;
             totals.objects[class(*size)] += 1;
-            self.rows.add(process, STACKS[*stack], &sample);
+            self.rows.add(Holder::of_unknown_user(process), STACKS[*stack], &sample);
             windows.add(process, STACKS[*stack], &sample, now_ns);
             let space = Space { slot: 0, generation: 0 };
             let live =
@@ -50,13 +51,13 @@ impl Store {
             self.live.insert(self.samples, live);
             if seconds % 2 == 0 {
                 self.live.remove(self.samples);
-                self.lifetimes.freed(&live, now_ns + seconds * SECOND);
+                self.lifetimes.freed(&live, 1, now_ns + seconds * SECOND);
             }
         }
         windows.observe(process, &totals, &[0; CLASSES], &[]);
         windows.forget(process);
         for live in self.live.remove_where(|_, live| live.process == process) {
-            self.lifetimes.ended(&live, now_ns + 9 * SECOND);
+            self.lifetimes.ended(&live, 1, now_ns + 9 * SECOND);
         }
         let record = self.processes.get_mut(process);
         record.final_lost = vec![(SizeCell::of(64), RowMoments::default())];

@@ -22,6 +22,7 @@ use super::{Moves, ProcessId, RowKey, Rows, SizeCell, StackId, Windows};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
 use sampler_common::sampling::Rate;
+use sampler_common::share::Holder;
 use space::Space;
 
 /// Maximum number of ranges, over all processes: about 16 MiB.
@@ -49,6 +50,8 @@ pub enum Origin {
 pub struct Piece {
     /// The calling process.
     pub process: ProcessId,
+    /// Id of the user of the process.
+    pub user: u32,
     /// Stack of the call.
     pub stack: StackId,
     /// Caller of the call.
@@ -174,12 +177,13 @@ impl Mapped {
     fn count(&mut self, piece: Piece) -> PieceId {
         match piece.origin {
             Origin::Direct | Origin::Unknown => {
-                let Piece { process, stack, size, time_ns, .. } = piece;
-                let (key, moments) =
-                    (RowKey { process, stack, cell: SizeCell::of(size) }, piece.moments(None));
-                if !self.rows.add_moments(key, &moments) {
+                let Piece { process, user, stack, size, time_ns, .. } = piece;
+                let (cell, moments) = (SizeCell::of(size), piece.moments(None));
+                let holder = Holder { user, process };
+                if !self.rows.add_moments(holder, stack, cell, &moments) {
                     self.rowless += 1;
                 }
+                let key = RowKey { process, stack, cell };
                 self.windows.add_moments(key, moments, time_ns);
             }
             Origin::Allocator => {

@@ -11,7 +11,7 @@ const PAGES: u64 = 40;
 
 fn piece(origin: Origin) -> Piece {
     let stack = StackId::LOST;
-    Piece { process: PROCESS, stack, origin, size: 0, held: 0, time_ns: 5 }
+    Piece { process: PROCESS, user: 1, stack, origin, size: 0, held: 0, time_ns: 5 }
 }
 
 /// A call of a thread on its own pages.

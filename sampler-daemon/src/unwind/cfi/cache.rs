@@ -4,7 +4,7 @@
 use super::Cfi;
 use crate::unwind::module::ModuleId;
 use rustc_hash::FxHashMap;
-use sampler_common::share::Shares;
+use sampler_common::share::{Holder, Shares};
 use std::sync::Arc;
 
 /// Most bytes of unwind sections held. At the bound, sections that no process uses are dropped. If
@@ -16,7 +16,7 @@ pub const MAX_UNWIND_BYTES: usize = 128 << 20;
 #[derive(Debug)]
 struct Entry {
     cfi: Option<Arc<Cfi>>,
-    by: u32,
+    by: Holder<u32>,
 }
 
 impl Entry {
@@ -50,13 +50,14 @@ impl CfiCache {
 
     fn recount(&mut self) {
         self.bytes = self.entries.values().map(Entry::size).sum();
-        self.shares.recount_sizes(self.entries.values().map(|entry| (entry.by, entry.size())));
+        self.shares
+            .recount_sizes(self.entries.values().map(|entry| (entry.by.process, entry.size())));
     }
 
     pub(in crate::unwind) fn keep(
         &mut self,
         id: ModuleId,
-        by: u32,
+        by: Holder<u32>,
         cfi: Option<Cfi>,
     ) -> Result<Option<Arc<Cfi>>, Full> {
         let size = cfi.as_ref().map_or(0, Cfi::size);
@@ -76,7 +77,7 @@ impl CfiCache {
     }
 
     /// Whether a process may hold `size` bytes more. If so, the bytes are counted as its own.
-    fn take_room(&mut self, by: u32, size: usize) -> bool {
+    fn take_room(&mut self, by: Holder<u32>, size: usize) -> bool {
         self.bytes + size <= MAX_UNWIND_BYTES
             && self.shares.grow_by(size, by, self.bytes, MAX_UNWIND_BYTES)
     }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::unwind::fixture::Fixture;
 use crate::unwind::{Address, Frame, Image, Modules, Registers, StackMemory, UnwindEnd};
+use sampler_common::share::Holder;
 
 struct Unwound {
     frames: Vec<Frame>,
@@ -22,7 +23,7 @@ impl Stack {
     fn of(scenario: &str) -> Stack {
         let fixture = Fixture::run(scenario, 64 * 1024);
         let mut modules = Modules::default();
-        let image = Image::open(fixture.pid(), &mut modules).unwrap();
+        let image = Image::open(Holder::of_unknown_user(fixture.pid()), &mut modules).unwrap();
         Stack { fixture, modules, image }
     }
 

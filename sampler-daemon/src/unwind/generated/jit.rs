@@ -4,19 +4,20 @@
 use super::GeneratedCode;
 use crate::unwind::module::{Frame, ModuleId};
 use crate::unwind::modules::Modules;
+use sampler_common::share::Holder;
 use std::sync::Arc;
 
 /// Generated code and its modules.
 pub(in crate::unwind) struct Jit {
-    pid: u32,
+    by: Holder<u32>,
     code: Arc<GeneratedCode>,
     modules: Vec<ModuleId>,
 }
 
 impl Jit {
-    /// Reads the names that process `pid` has given to its code.
-    pub(in crate::unwind) fn of(pid: u32, modules: &mut Modules) -> Jit {
-        Jit { pid, code: modules.generated_code(pid), modules: Vec::new() }
+    /// Reads the names that a process has given to its code.
+    pub(in crate::unwind) fn of(by: Holder<u32>, modules: &mut Modules) -> Jit {
+        Jit { by, code: modules.generated_code(by), modules: Vec::new() }
     }
 
     /// The modules of the code.
@@ -39,7 +40,7 @@ impl Jit {
         let naming = self.code.naming(lookup, time_ns);
         while self.modules.len() <= naming as usize {
             let next = self.modules.len() as u32;
-            self.modules.push(modules.jit(self.pid, &self.code, next));
+            self.modules.push(modules.jit(self.by, &self.code, next));
         }
         Frame { module: self.modules[naming as usize], offset: lookup }
     }

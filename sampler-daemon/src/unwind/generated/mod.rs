@@ -27,6 +27,7 @@ use rewritten::Contents;
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
 use sampler_common::note::Runtime;
+use sampler_common::share::Holder;
 use std::fmt;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -101,13 +102,17 @@ impl GeneratedCode {
     /// Reads the perf map of a process, if the process has one and may hold it open.
     #[cfg(test)]
     pub(crate) fn of(pid: u32, may_open: bool) -> GeneratedCode {
-        GeneratedCode::within(pid, may_open, &Arc::default())
+        GeneratedCode::within(Holder::of_unknown_user(pid), may_open, &Arc::default())
     }
 
     /// As for [`GeneratedCode::of`], with names that count against a budget.
-    pub(super) fn within(pid: u32, may_open: bool, budget: &Arc<NameBudget>) -> GeneratedCode {
+    pub(super) fn within(
+        by: Holder<u32>,
+        may_open: bool,
+        budget: &Arc<NameBudget>,
+    ) -> GeneratedCode {
         let mut state = State {
-            writer: Writer::of(pid),
+            writer: Writer::of(by.process),
             may_open,
             open: None,
             searched: None,
@@ -120,7 +125,7 @@ impl GeneratedCode {
             allowance: READ_BYTES,
             granted: Instant::now(),
             is_behind: false,
-            share: NameShare::of(budget),
+            share: NameShare::of(budget, by.user),
         };
         state.refresh();
         GeneratedCode { state: Mutex::new(state), runtime: OnceLock::new() }
@@ -364,7 +369,8 @@ mod tests {
             (1..5000).map(|at| (at << 12, format!("function_{at}"))).collect();
         map.write(&lines.iter().map(|(at, name)| (*at, name.as_str())).collect::<Vec<_>>());
         let budget = Arc::default();
-        let code = GeneratedCode::within(std::process::id(), true, &budget);
+        let code =
+            GeneratedCode::within(Holder::of_unknown_user(std::process::id()), true, &budget);
         let naming = code.naming(0x3010, monotonic_ns());
         assert!(budget.used() > 5000 * 10);
         code.end();

@@ -157,7 +157,7 @@ mod tests {
     use std::io::Write as _;
 
     fn share() -> NameShare {
-        NameShare::of(&Arc::default())
+        NameShare::of(&Arc::default(), 0)
     }
 
     fn name(map: &PerfMap, address: u64) -> Option<&str> {

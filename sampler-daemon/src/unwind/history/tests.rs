@@ -1,6 +1,7 @@
 use super::*;
 use crate::inspect::mappings;
 use crate::unwind::{Image, ModuleId, ModuleKind, Modules};
+use sampler_common::share::Holder;
 
 fn file(start: u64, end: u64, path: &str) -> Mapping {
     Mapping {
@@ -184,8 +185,9 @@ fn an_exited_process_is_resolved_by_its_history() {
         history.mapped(2, GONE, mapping.clone());
     }
     let mut modules = Modules::default();
-    let mut image = Image::of_past(GONE, history.at(GONE, 3).unwrap(), &mut modules);
-    let mut shown = Image::open(own, &mut modules).unwrap();
+    let mut image =
+        Image::of_past(Holder::of_unknown_user(GONE), history.at(GONE, 3).unwrap(), &mut modules);
+    let mut shown = Image::open(Holder::of_unknown_user(own), &mut modules).unwrap();
     let mut known = 0;
     for mapping in executable {
         let address = mapping.start + 16;
@@ -201,7 +203,8 @@ fn an_exited_process_is_resolved_by_its_history() {
 fn an_image_follows_its_own_events_only() {
     let mut history = chain();
     let mut modules = Modules::default();
-    let mut image = Image::of_past(2, history.at(2, 35).unwrap(), &mut modules);
+    let mut image =
+        Image::of_past(Holder::of_unknown_user(2), history.at(2, 35).unwrap(), &mut modules);
     assert!(image.follow(history.at(2, 35).unwrap(), &mut modules));
     assert!(!image.follow(history.at(2, 25).unwrap(), &mut modules));
     let address = 0x5000_0010;

@@ -6,6 +6,7 @@ use crate::unwind::cfi::Cfi;
 use crate::unwind::history::PastImage;
 use crate::unwind::module::ModuleId;
 use crate::unwind::modules::Modules;
+use sampler_common::share::Holder;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -67,27 +68,30 @@ pub(super) struct Regions(Vec<Region>);
 
 impl Regions {
     /// Reads the mappings of a process. Regions of `self` that are unchanged keep their code.
-    pub(super) fn reread(&self, pid: u32, modules: &mut Modules) -> io::Result<Regions> {
-        let mut mappings = mappings::read(pid)?;
+    pub(super) fn reread(&self, by: Holder<u32>, modules: &mut Modules) -> io::Result<Regions> {
+        let mut mappings = mappings::read(by.process)?;
         name_moved(&mut mappings, |file| {
-            let id = modules.file(pid, file);
+            let id = modules.file(by, file);
             modules.headers(id).cloned()
         });
         let executable = mappings.into_iter().filter(|mapping| mapping.executable);
-        Ok(self.renewed(executable, |mapping| code(pid, mapping, modules)))
+        Ok(self.renewed(executable, |mapping| code(by, mapping, modules)))
     }
 
     /// The mappings that events have reported about a process that may be gone.
-    pub(super) fn retraced(&self, pid: u32, past: &PastImage, modules: &mut Modules) -> Regions {
-        let pids = [pid, past.parent];
-        let pids = if past.parent == 0 { &pids[..1] } else { &pids };
+    pub(super) fn retraced(
+        &self,
+        by: Holder<u32>,
+        past: &PastImage,
+        modules: &mut Modules,
+    ) -> Regions {
         let mut mappings = Vec::clone(&past.mappings);
         mappings.sort_unstable_by_key(|mapping| mapping.start);
         name_moved(&mut mappings, |file| {
-            let id = modules.past_file(pids, file);
+            let id = modules.past_file(by, past.parent, file);
             modules.headers(id).cloned()
         });
-        self.renewed(mappings.into_iter(), |mapping| past_code(pids, mapping, modules))
+        self.renewed(mappings.into_iter(), |mapping| past_code(by, past.parent, mapping, modules))
     }
 
     fn renewed(
@@ -151,14 +155,14 @@ impl Regions {
     }
 }
 
-fn code(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
+fn code(by: Holder<u32>, mapping: &Mapping, modules: &mut Modules) -> Code {
     match &mapping.backing {
         Backing::Uprobes => Code::Trampoline,
-        Backing::Vdso => Code::Module(match read_vdso(pid, mapping) {
-            Some(bytes) => modules.vdso(pid, &bytes),
+        Backing::Vdso => Code::Module(match read_vdso(by.process, mapping) {
+            Some(bytes) => modules.vdso(by, &bytes),
             None => ModuleId::UNKNOWN,
         }),
-        Backing::File(path) => file_code(path, modules.file(pid, mapping), modules),
+        Backing::File(path) => file_code(path, modules.file(by, mapping), modules),
         Backing::Anonymous => Code::Jit,
         // `[vsyscall]` and the like.
         Backing::Other(_) => Code::Module(ModuleId::UNKNOWN),
@@ -166,11 +170,11 @@ fn code(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
 }
 
 /// As for [`code`], from events.
-fn past_code(pids: &[u32], mapping: &Mapping, modules: &mut Modules) -> Code {
+fn past_code(by: Holder<u32>, parent: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
     match &mapping.backing {
         Backing::Uprobes => Code::Trampoline,
         Backing::Vdso => Code::Module(modules.own_vdso(mapping.end.wrapping_sub(mapping.start))),
-        Backing::File(path) => file_code(path, modules.past_file(pids, mapping), modules),
+        Backing::File(path) => file_code(path, modules.past_file(by, parent, mapping), modules),
         Backing::Anonymous => Code::Jit,
         Backing::Other(_) => Code::Module(ModuleId::UNKNOWN),
     }

@@ -23,6 +23,7 @@ use place::{Address, CodePlace, Step, is_entry, signal_return};
 use rereads::{Rereads, processor_time};
 use rustc_hash::FxHashMap;
 use sampler_common::limits::MAX_FRAMES;
+use sampler_common::share::Holder;
 use std::fmt;
 use std::io;
 
@@ -47,7 +48,7 @@ pub enum UnwindEnd {
 
 /// One program image.
 pub struct Image {
-    pid: u32,
+    by: Holder<u32>,
     /// Start and version of the image as mapping events reported it; `None` if the mappings were
     /// read from `/proc`.
     from_events: Option<(u64, u32)>,
@@ -75,27 +76,27 @@ impl fmt::Debug for Image {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Image")
-            .field("pid", &self.pid)
+            .field("pid", &self.by.process)
             .field("regions", &self.regions)
             .finish_non_exhaustive()
     }
 }
 
 impl Image {
-    /// Reads the mappings of process `pid`.
+    /// Reads the mappings of a process.
     ///
     /// # Errors
     /// If the mappings cannot be read: the process is gone, or belongs to another user. Files that
     /// cannot be opened are counted in [`Modules::counts`], and their frames have no names.
-    pub fn open(pid: u32, modules: &mut Modules) -> io::Result<Image> {
-        let regions = Regions::default().reread(pid, modules)?;
-        Ok(Image::new(pid, None, regions, modules))
+    pub fn open(by: Holder<u32>, modules: &mut Modules) -> io::Result<Image> {
+        let regions = Regions::default().reread(by, modules)?;
+        Ok(Image::new(by, None, regions, modules))
     }
 
-    /// Makes an image from the events about process `pid`, which may have ended.
-    pub fn of_past(pid: u32, past: &PastImage, modules: &mut Modules) -> Image {
-        let regions = Regions::default().retraced(pid, past, modules);
-        Image::new(pid, Some((past.start_ns, past.version)), regions, modules)
+    /// Makes an image from the events about a process, which may have ended.
+    pub fn of_past(by: Holder<u32>, past: &PastImage, modules: &mut Modules) -> Image {
+        let regions = Regions::default().retraced(by, past, modules);
+        Image::new(by, Some((past.start_ns, past.version)), regions, modules)
     }
 
     /// Applies the events since the last call. Returns false if they report another image.
@@ -106,7 +107,7 @@ impl Image {
             Some((start_ns, _)) if start_ns != past.start_ns => false,
             Some((_, version)) if version == past.version => true,
             Some((start_ns, _)) => {
-                let regions = self.regions.retraced(self.pid, past, modules);
+                let regions = self.regions.retraced(self.by, past, modules);
                 self.from_events = Some((start_ns, past.version));
                 self.replace(regions, modules);
                 true
@@ -126,15 +127,15 @@ impl Image {
     }
 
     fn new(
-        pid: u32,
+        by: Holder<u32>,
         from_events: Option<(u64, u32)>,
         regions: Regions,
         modules: &mut Modules,
     ) -> Image {
         // Names are read before the perf map is rewritten.
-        let jit = regions.has_generated_code().then(|| Jit::of(pid, modules));
+        let jit = regions.has_generated_code().then(|| Jit::of(by, modules));
         Image {
-            pid,
+            by,
             from_events,
             is_doubtful: false,
             regions,
@@ -349,8 +350,8 @@ impl Image {
             Code::Module(ModuleId::UNKNOWN) => CodePlace { frame: unknown, step: Step::Guess },
             // Not remembered, because the name depends on the time of the sample.
             Code::Jit => {
-                let pid = self.pid;
-                let jit = self.jit.get_or_insert_with(|| Jit::of(pid, modules));
+                let by = self.by;
+                let jit = self.jit.get_or_insert_with(|| Jit::of(by, modules));
                 let frame = jit.frame(modules, lookup, self.sample_ns);
                 return Some(CodePlace { frame, step: Step::Guess });
             }
@@ -387,7 +388,7 @@ impl Image {
     fn replace(&mut self, regions: Regions, modules: &mut Modules) {
         self.regions = regions;
         if self.jit.is_none() && self.regions.has_generated_code() {
-            self.jit = Some(Jit::of(self.pid, modules));
+            self.jit = Some(Jit::of(self.by, modules));
         }
         self.view = modules.next_view();
         self.forget_places();
@@ -414,7 +415,7 @@ impl Image {
     fn reread(&mut self, modules: &mut Modules) {
         let begin = processor_time();
         // A process that is gone, or runs another program by now, keeps its known mappings.
-        if let Ok(regions) = self.regions.reread(self.pid, modules)
+        if let Ok(regions) = self.regions.reread(self.by, modules)
             && (self.is_doubtful || regions.may_follow(&self.regions))
             && !regions.is_same(&self.regions)
         {

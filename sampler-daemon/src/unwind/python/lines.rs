@@ -32,8 +32,8 @@ impl fmt::Debug for PythonLines {
 }
 
 impl PythonLines {
-    pub(in super::super) fn within(budget: &Arc<NameBudget>) -> PythonLines {
-        let share = NameShare::of(budget);
+    pub(in super::super) fn within(budget: &Arc<NameBudget>, user: u32) -> PythonLines {
+        let share = NameShare::of(budget, user);
         PythonLines(Mutex::new(State { lines: Vec::new(), numbers: FxHashMap::default(), share }))
     }
 

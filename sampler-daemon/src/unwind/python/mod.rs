@@ -30,6 +30,7 @@ use find::Found;
 use lines::PythonLine;
 use merge::{Extent, Native, Run, merge, placed};
 use rustc_hash::FxHashMap;
+use sampler_common::share::Holder;
 use sampler_common::wire::{PYTHON_CUT, PYTHON_SEVERAL, PythonFrame, PythonRuntime};
 use std::fs::File;
 use std::sync::Arc;
@@ -68,10 +69,11 @@ pub enum Merged {
 impl Python {
     /// The interpreter that a process has mapped; `None` if it has none.
     pub fn find(
-        pid: u32,
+        by: Holder<u32>,
         mappings: &[Mapping],
         modules: &mut Modules,
     ) -> Option<Result<Python, PythonError>> {
+        let pid = by.process;
         let mapping = find::mapping_of(mappings)?;
         let failed = |error: std::io::Error| PythonError::File {
             path: mapping.1.to_owned(),
@@ -80,7 +82,7 @@ impl Python {
         let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed);
         let found = memory.and_then(|memory| Ok((find::find(pid, &memory, mapping)?, memory)));
         Some(found.map(|(found, memory)| {
-            let (lines, module) = modules.python(pid);
+            let (lines, module) = modules.python(by);
             Python { memory, found, lines, module, codes: FxHashMap::default() }
         }))
     }

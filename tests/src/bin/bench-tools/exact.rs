@@ -3,6 +3,7 @@
 
 use crate::scratch::{Scratch, Variable};
 use anyhow::{Context, Result, ensure};
+use sampler_common::share::Holder;
 use sampler_daemon::parser::{FILE_TIME, NoDebugFiles, Parser};
 use sampler_daemon::symbolize::Symbolizer;
 use sampler_daemon::unwind::{Image, Modules};
@@ -91,7 +92,8 @@ impl Names {
     /// If the process is gone, or samplerd is not built.
     pub(crate) fn of(pid: u32) -> Result<Names> {
         let mut modules = Modules::default();
-        let image = Image::open(pid, &mut modules).context("read the program's mappings")?;
+        let image = Image::open(Holder::of_unknown_user(pid), &mut modules)
+            .context("read the program's mappings")?;
         let parser = Parser::of(&build::program("samplerd")?, Box::new(NoDebugFiles));
         Ok(Names { image, modules, symbolizer: Symbolizer::new(parser, FILE_TIME) })
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, Stacks};
 use crate::unwind::{Frame, ModuleId};
+use sampler_common::share::Holder;
 
 const SP: u64 = 0x7ffd_0000_1000;
 const STACK_BYTES: u32 = 12 << 10;
@@ -11,8 +12,9 @@ const STACK_BYTES: u32 = 12 << 10;
 fn stack(number: u64) -> StackId {
     let mut stacks = Stacks::default();
     let frame = |offset| StackFrame::Code(Frame { module: ModuleId(1), offset });
-    let ids: Vec<_> =
-        (0..=number).map(|it| stacks.intern(ProcessId(0), [frame(it)].into_iter())).collect();
+    let ids: Vec<_> = (0..=number)
+        .map(|it| stacks.intern(Holder::of_unknown_user(ProcessId(0)), [frame(it)].into_iter()))
+        .collect();
     ids.last().copied().flatten().unwrap()
 }
 
