@@ -1,8 +1,9 @@
 /* Fills the tables of whoever profiles it. `stacks`: another stack with each allocation, without end. `files FILE COUNT`: so many copies of a
- * file mapped executable and deleted, and calls through all of them. */
+ * file mapped executable and deleted, and calls through all of them. `late-files`: the same, mapped later. */
 #include "protocol.h"
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #define DEPTH 40
 
@@ -28,6 +29,9 @@ static caller copy(int file, int number) {
     snprintf(path, sizeof path, "/tmp/bomb-%d-%d", (int)getpid(), number);
     int out = open(path, O_CREAT | O_RDWR | O_EXCL, 0755);
     if (length <= 0 || out < 0 || write(out, bytes, length) != length) _exit(4);
+    struct stat status;
+    /* What follows is a hole, as in the file. */
+    if (fstat(file, &status) || ftruncate(out, status.st_size)) _exit(6);
     void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, out, 4096);
     if (code == MAP_FAILED || unlink(path) || close(out)) _exit(5);
     return (caller)code;
@@ -41,8 +45,10 @@ int main(int argc, char **argv) {
     }
     int count = argc > 3 ? atoi(argv[3]) : 0, file = argc > 3 ? open(argv[2], O_RDONLY) : -1;
     caller *callers = calloc(count + 1, sizeof *callers);
+    int is_late = !strcmp(argv[1], "late-files");
+    if (is_late) await_go();
     for (int i = 0; i < count; i++) callers[i] = copy(file, i);
-    await_go();
+    if (!is_late) await_go();
     for (;;) {
         for (int i = 0; i < count; i++) free(callers[i](malloc, 1000));
         usleep(1000);

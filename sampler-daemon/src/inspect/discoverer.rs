@@ -4,6 +4,8 @@
 //! containers, allocators that `dlopen` loads late, and allocators in replaced or deleted files.
 //! `contents` decides what a file contains; this file handles processes.
 
+mod large_files;
+
 use super::allocator::Allocator;
 use super::allocator::contents::Contents;
 use super::allocator::spec::{self, Spec};
@@ -18,6 +20,7 @@ use super::process::injected::Image;
 use super::process::preloaded::Preloaded;
 use super::usdt::Usdt;
 use crate::regular_file::open_regular;
+use large_files::LargeFiles;
 use sampler_common::note::BlindSpot;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -25,6 +28,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most files remembered. At the bound all files are forgotten. The bound is several times
 /// [`MAX_FILES`].
@@ -34,6 +38,12 @@ const REMEMBERED_FILES: usize = 4 * MAX_FILES;
 const MAX_FILES: usize = 2048;
 /// Most code of a library that is searched for code that moves code, in bytes.
 const SEARCHED_LIBRARY_BYTES: u64 = 8 << 20;
+/// A file of which more has to be read, in bytes, is searched by another thread.
+const LARGE_BYTES: u64 = 32 << 20;
+/// Longest wait for the search of large files, where nothing else waits.
+const LONGEST_SEARCH: Duration = Duration::from_secs(10);
+/// Reported about a large file until it has been searched.
+const BEING_SEARCHED: &str = "is large, and is still being searched for allocators";
 /// Name of a file that samples its own allocations.
 const SAMPLER: &str = "otel_memory";
 
@@ -60,6 +70,7 @@ pub struct Discoverer {
     own: Vec<(u64, u64)>,
     samplers_only: bool,
     executables: Executables,
+    large_files: LargeFiles,
 }
 
 impl Default for Discoverer {
@@ -90,6 +101,7 @@ impl Discoverer {
             own: own_programs(),
             samplers_only: false,
             executables: Executables::default(),
+            large_files: LargeFiles::default(),
         }
     }
 
@@ -103,16 +115,41 @@ impl Discoverer {
         Discoverer { executables, ..self }
     }
 
-    /// The allocators mapped into process `pid` now.
+    /// The allocators mapped into process `pid` now. Waits for the search of large files.
     ///
     /// # Errors
     /// If the mappings of the process cannot be read, or the process has none (any more). A file
     /// that cannot be read is an entry of [`Discovery::blind_spots`], not an error.
     pub fn discover(&mut self, pid: u32) -> io::Result<Discovery> {
-        self.discover_in_mappings(pid, &mappings::read_some(pid)?)
+        let mappings = mappings::read_some(pid)?;
+        let discovery = self.discover_in_mappings(pid, &mappings)?;
+        if !discovery.is_unfinished {
+            return Ok(discovery);
+        }
+        self.wait_for_large_files();
+        self.discover_in_mappings(pid, &mappings)
     }
 
-    /// The allocators of a process whose mappings have just been read.
+    /// Waits until all large files have been searched, ten seconds at most.
+    pub fn wait_for_large_files(&self) {
+        self.large_files.wait(LONGEST_SEARCH);
+    }
+
+    /// Whether large files have been searched since the last call.
+    pub fn has_searched_large_files(&mut self) -> bool {
+        let searched = self.large_files.take();
+        let has_searched = !searched.is_empty();
+        for (version, contents) in searched {
+            // A file that cannot be read is searched again when it is found again.
+            if let Ok(contents) = contents {
+                self.remember(version, contents);
+            }
+        }
+        has_searched
+    }
+
+    /// The allocators of a process whose mappings have just been read. Large files are searched
+    /// meanwhile ([`Discovery::is_unfinished`]).
     ///
     /// # Errors
     /// As [`Discoverer::discover`].
@@ -200,12 +237,18 @@ impl Discoverer {
         discovery
     }
 
-    /// What of the file at this path can be probed.
+    /// What of the file at this path can be probed. Waits for the search of a large file.
     ///
     /// # Errors
     /// If the file cannot be opened.
     pub fn discover_in(&mut self, path: &Path) -> io::Result<Discovery> {
-        Ok(self.contents_of(Arc::new(open_regular(path)?), &path.to_string_lossy()))
+        let file = Arc::new(open_regular(path)?);
+        let discovery = self.contents_of(Arc::clone(&file), &path.to_string_lossy());
+        if !discovery.is_unfinished {
+            return Ok(discovery);
+        }
+        self.wait_for_large_files();
+        Ok(self.contents_of(file, &path.to_string_lossy()))
     }
 
     /// Leaves out allocators in the executable if code of another file may move the executable's
@@ -266,6 +309,11 @@ impl Discoverer {
             Version::of(&file).and_then(|version| Ok((version, self.read(version, &file, path)?)));
         let (version, contents) = match read {
             Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                discovery.is_unfinished = true;
+                discovery.blind_spots.push(BlindSpot::at(path, BEING_SEARCHED));
+                return None;
+            }
             Err(error) => {
                 discovery.blind_spots.push(BlindSpot::at(path, format!("{error}: not searched")));
                 return None;
@@ -342,20 +390,39 @@ impl Discoverer {
         Some(usdt)
     }
 
-    fn read(&mut self, version: Version, file: &File, path: &str) -> io::Result<Arc<Contents>> {
+    /// What a file contains. `WouldBlock`: the file is large, and is searched meanwhile.
+    fn read(
+        &mut self,
+        version: Version,
+        file: &Arc<File>,
+        path: &str,
+    ) -> io::Result<Arc<Contents>> {
+        self.has_searched_large_files();
         if let Some(contents) = self.remembered.get(&version) {
             return Ok(Arc::clone(contents));
         }
-        let contents = Arc::new(Contents::read(file, path, self.spec, self.executables)?);
+        if version.size > LARGE_BYTES
+            && Elf::read(file).is_ok_and(|elf| elf.searched_bytes() > LARGE_BYTES)
+            && self.large_files.search(version, file, path, (self.spec, self.executables))
+        {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let contents = Contents::read(file, path, self.spec, self.executables)?;
+        let contents = self.remember(version, contents);
         let is_at_risk = contents.is_program && !contents.probed().is_empty();
         if is_at_risk && self.executables == Executables::Checked {
             tracing::info!(path, "{RISK}");
         }
+        Ok(contents)
+    }
+
+    fn remember(&mut self, version: Version, contents: Contents) -> Arc<Contents> {
+        let contents = Arc::new(contents);
         if self.remembered.len() >= REMEMBERED_FILES {
             self.remembered.clear();
         }
         self.remembered.insert(version, Arc::clone(&contents));
-        Ok(contents)
+        contents
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Discovery {
     pub patched: Vec<Patched>,
     /// Whether one of the files is a program that Go's linker made.
     pub is_go_program: bool,
+    /// Whether a large file is still being searched. The process should be inspected again soon.
+    pub is_unfinished: bool,
 }
 
 /// A file that samples its allocations itself (see [`super::usdt`]).

@@ -16,6 +16,7 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use object::read::ReadCache;
 use object::{CompressionFormat, Object as _, ObjectSection as _};
 use sampler_common::profile::Line;
+use std::fs::File;
 
 /// The sections with debug information. The second is compressed as it was done before
 /// SHF_COMPRESSED.
@@ -24,6 +25,10 @@ const SECTIONS: [&str; 2] = [".debug_info", ".zdebug_info"];
 /// Sections of files that refer to other files. `.debug_addr` is the part of split DWARF that stays
 /// in the program.
 const LINKS: [&str; 4] = [".gnu_debuglink", ".gnu_debugaltlink", ".debug_sup", ".debug_addr"];
+
+/// Largest decompressed size of a section, in bytes: as much as a parser has heap. A library would
+/// ask for all of what a section claims, and end the process if there is not so much.
+const MAX_SECTION_BYTES: u64 = 128 << 20;
 
 /// Whether the file has debug information.
 pub(super) fn is_in(elf: &Elf<'_>) -> bool {
@@ -48,6 +53,9 @@ impl DebugData {
         let Ok(elf) = Elf::parse(&cache) else { return Ok(None) };
         if !is_in(&elf) {
             return Ok(None);
+        }
+        if elf.sections().any(|section| is_too_large(&section)) {
+            return Err(Unreadable);
         }
         if is_single(&elf) {
             return Ok(Some(DebugData::Single(path.to_owned())));
@@ -85,6 +93,14 @@ fn is_single(elf: &Elf<'_>) -> bool {
     };
     elf.section_by_name(SECTIONS[0]).is_some_and(is_readable)
         && LINKS.iter().all(|name| elf.section_by_name(name).is_none())
+}
+
+/// Whether a section is compressed and claims to be too large.
+fn is_too_large<'file>(section: &object::Section<'file, '_, &'file ReadCache<File>>) -> bool {
+    let range = section.compressed_file_range();
+    range.is_ok_and(|of| {
+        of.format != CompressionFormat::None && of.uncompressed_size > MAX_SECTION_BYTES
+    })
 }
 
 fn single_frames(symbolizer: &Symbolizer, path: &str, addresses: &[u64]) -> Vec<Vec<Line>> {

@@ -58,6 +58,16 @@ impl Elf {
         self.with(name, SHT_PROGBITS, 0, Vec::new(), Some(size))
     }
 
+    /// Adds a symbol table that claims this many bytes of symbols and as many of names.
+    pub(crate) fn claiming_symbols(self, size: u64) -> Elf {
+        let link = self.sections.len() as u32 + 2;
+        let mut elf = self.with(".symtab", SHT_SYMTAB, 0, Vec::new(), Some(size));
+        if let Some(table) = elf.sections.last_mut() {
+            (table.link, table.entry_bytes) = (link, 24);
+        }
+        elf.with(".strtab", SHT_STRTAB, 0, Vec::new(), Some(size))
+    }
+
     /// Adds a section compressed with zlib that claims to have `size` bytes.
     pub(crate) fn compressed(self, name: &'static str, size: u64, packed: &[u8]) -> Elf {
         self.compressed_by(ELFCOMPRESS_ZLIB, name, size, packed)

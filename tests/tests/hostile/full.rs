@@ -119,6 +119,35 @@ fn endless_files_leave_room_for_others() -> Result<()> {
     Ok(())
 }
 
+/// A sparse file may claim gigabytes of symbols, and takes seconds to search. Nobody waits.
+#[test]
+fn files_that_take_long_to_search_keep_nobody_waiting() -> Result<()> {
+    const GIB: u64 = 1 << 30;
+    let place = Place::new()?;
+    let path = place.path("sparse");
+    Elf::default().claiming_symbols(GIB).write(&path)?;
+    let path = path.to_str().context("a path")?;
+    for is_machine in [false, true] {
+        let mut bomb = Workload::start("bomb.c", &["late-files", path, "12"])?;
+        let mut honest = Workload::start("beside.c", &[])?;
+        let mut daemon = match is_machine {
+            true => Daemon::start(&[], &["--all", "--interval", "4KiB"])?,
+            false => Daemon::start(&[bomb.pid(), honest.pid()], &["--interval", "4KiB"])?,
+        };
+        bomb.go()?;
+        wait::until_deadline("a search", Duration::from_secs(60), || {
+            let begin = Instant::now();
+            let blind_spots = daemon.status()?["blind"].to_string();
+            ensure!(begin.elapsed() < STATUS, "status took {:?}", begin.elapsed());
+            Ok(blind_spots.contains("still being searched").then_some(()))
+        })?;
+        honest_is_whole(&daemon, &mut honest)?;
+        ends(&mut daemon)?;
+        end(&mut bomb)?;
+    }
+    Ok(())
+}
+
 /// The processes of a user share the user's part of the tables.
 #[test]
 fn a_user_of_many_processes_leaves_room_for_others() -> Result<()> {

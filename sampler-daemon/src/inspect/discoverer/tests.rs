@@ -233,7 +233,7 @@ fn files_are_remembered_up_to_the_bound() {
     assert_eq!(discoverer.remembered.len(), files);
     assert_eq!(only(&first).functions, only(&second).functions);
     // A small file: it is read anew each time.
-    let program = File::open("/bin/true").unwrap();
+    let program = Arc::new(File::open("/bin/true").unwrap());
     let version = Version::of(&program).unwrap();
     for size in 0..2 * REMEMBERED_FILES as u64 {
         discoverer.read(Version { size, ..version }, &program, "").unwrap();

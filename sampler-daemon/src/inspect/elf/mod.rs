@@ -176,6 +176,14 @@ impl<'f> Elf<'f> {
         Ok([of(&self.dynamic_symbols)?, of(&self.static_symbols)?])
     }
 
+    /// Bytes that a search for allocators reads, at most: the symbol tables, and the code of a
+    /// program.
+    pub(super) fn searched_bytes(&self) -> u64 {
+        let tables = [&self.dynamic_symbols, &self.static_symbols].into_iter().flatten();
+        let code = self.code_segments().filter(|_| self.is_executable).map(|(_, bytes)| bytes);
+        tables.map(Table::bytes).chain(code).fold(0, u64::saturating_add)
+    }
+
     /// Whether the file has the symbol table that `strip` removes.
     pub fn has_static_symbols(&self) -> bool {
         self.static_symbols.is_some()

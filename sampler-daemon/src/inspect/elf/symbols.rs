@@ -109,6 +109,11 @@ impl Table {
         Ok(Some(Table { symbols: range(symbols)?, strings: range(strings)?, versions }))
     }
 
+    /// Bytes of both halves of the table.
+    pub(super) fn bytes(&self) -> u64 {
+        self.symbols.size.saturating_add(self.strings.size)
+    }
+
     /// Defined functions with one of the wanted names.
     pub(in crate::inspect) fn functions(
         &self,

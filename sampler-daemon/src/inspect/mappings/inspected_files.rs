@@ -42,6 +42,8 @@ pub struct InspectedFiles {
     /// Programs among the files that Go's linker made, by device and inode.
     go_programs: FxHashSet<((i32, i32), u64)>,
     waiting: VecDeque<(u32, u32, Identity, Mapping)>,
+    /// Large files that are being searched.
+    unfinished: VecDeque<(u32, u32, Identity, Mapping)>,
     missed: u64,
 }
 
@@ -64,7 +66,7 @@ impl InspectedFiles {
     ) -> &[Allocator] {
         let identity = (mapping.device, mapping.inode, generation);
         let is_new = !self.has(mapping, generation);
-        if is_new && self.waiting.len() >= MAX_WAITING {
+        if is_new && self.waiting.len() + self.unfinished.len() >= MAX_WAITING {
             self.missed += 1;
         } else if is_new {
             if self.seen.len() >= MAX_INSPECTED {
@@ -79,6 +81,9 @@ impl InspectedFiles {
 
     /// Searches files that wait, for a few milliseconds at most.
     pub fn search_waiting(&mut self, discoverer: &mut Discoverer) -> Vec<Found> {
+        if discoverer.has_searched_large_files() {
+            self.waiting.append(&mut self.unfinished);
+        }
         let mut found = Vec::new();
         let begin = Instant::now();
         while begin.elapsed() < MAX_TURN
@@ -91,6 +96,10 @@ impl InspectedFiles {
                     let Backing::File(path) = &mapping.backing else { continue };
                     let file = Arc::new(file);
                     let contents = discoverer.contents_of(Arc::clone(&file), path);
+                    if contents.is_unfinished {
+                        self.unfinished.push_back((pid, parent, identity, mapping));
+                        continue;
+                    }
                     self.seen.insert(identity, contents.files().cloned().collect());
                     let program = (identity.0, identity.1);
                     match contents.is_go_program {

@@ -2,7 +2,7 @@
 
 use super::facts;
 use super::process::ProfiledProcess;
-use super::schedule::InspectionTimer;
+use super::schedule::{InspectionTimer, NEW_IMAGE_WAIT};
 use crate::bpf::ProbeEngine;
 use crate::bpf::maps::totals::SlotTotals;
 use crate::inspect::code::patched::Patched;
@@ -80,7 +80,11 @@ impl Worker {
         if let Some(hazard) = self.hazard(pid) {
             return Err(AttachError::Harmful(pid, hazard));
         }
-        let discovery = self.discover(pid)?;
+        let mut discovery = self.discover(pid)?;
+        if discovery.is_unfinished {
+            self.discoverer.wait_for_large_files();
+            discovery = self.discover(pid)?;
+        }
         // Children of the process may have an allocator.
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
         if has_none {
@@ -232,6 +236,9 @@ impl Worker {
             }
             record.allocators.push(allocator.title());
             profiled.allocators.push(allocator);
+        }
+        if discovery.is_unfinished {
+            attached.timer.inspect_after(NEW_IMAGE_WAIT);
         }
         let any = !profiled.allocators.is_empty();
         if profiled.allocators.len() > known {

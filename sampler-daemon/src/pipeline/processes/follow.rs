@@ -219,7 +219,9 @@ impl Worker {
             return;
         }
         let Ok(discovery) = self.discover_in_mappings(pid, &mappings) else { return };
-        self.leave_unmapped(slot, &discovery);
+        if !discovery.is_unfinished {
+            self.leave_unmapped(slot, &discovery);
+        }
         // What could not be seen now may be visible next time.
         let is_all = discovery.blind_spots.is_empty();
         let probed = self.probe(slot, discovery);

@@ -99,6 +99,10 @@ impl Worker {
             return;
         }
         let Ok(discovery) = discovery else { return };
+        if discovery.is_unfinished {
+            // The next survey takes the process for a new one.
+            self.survey.known.remove(&pid);
+        }
         self.end_refusal(pid);
         if self.process_events.is_open() {
             self.ingest.history.add_running(pid, || mappings::executable(pid));
