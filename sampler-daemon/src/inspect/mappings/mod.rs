@@ -51,6 +51,21 @@ pub struct Mapping {
     pub backing: Backing,
 }
 
+impl Mapping {
+    /// The mapping with an empty path, to be kept: a path takes up to 4 KiB, and a process may have
+    /// 65,530 mappings. Device and inode still tell its file from others.
+    pub fn without_path(&self) -> Mapping {
+        let backing = match self.backing {
+            Backing::File(_) => Backing::File(String::new()),
+            Backing::Other(_) => Backing::Other(String::new()),
+            Backing::Vdso => Backing::Vdso,
+            Backing::Uprobes => Backing::Uprobes,
+            Backing::Anonymous => Backing::Anonymous,
+        };
+        Mapping { backing, ..*self }
+    }
+}
+
 /// Most bytes of `/proc/PID/maps` that are read. A process may have 65,530 mappings, which take
 /// some six MiB, and each may have a path of four KiB. Addresses beyond this bound are in no known
 /// mapping, and are counted as `no_mapping`.

@@ -36,7 +36,7 @@ impl MappingsFingerprint {
 /// The mappings of a process that can hold an allocator.
 pub fn files(mappings: &[Mapping]) -> Vec<Mapping> {
     let may = |of: &&Mapping| of.executable && matches!(of.backing, Backing::File(_));
-    mappings.iter().filter(may).cloned().collect()
+    mappings.iter().filter(may).map(Mapping::without_path).collect()
 }
 
 #[cfg(test)]
@@ -80,6 +80,6 @@ mod tests {
     fn anonymous_code_causes_no_inspection() {
         let program = mapping(0x1000, Backing::File("/usr/bin/node".to_owned()));
         let jit = mapping(0x4000, Backing::Anonymous);
-        assert_eq!(files(&[program.clone(), jit]), [program]);
+        assert_eq!(files(&[program.clone(), jit]), [program.without_path()]);
     }
 }

@@ -101,11 +101,12 @@ impl Regions {
     ) -> Regions {
         let mut regions = Vec::with_capacity(self.0.len());
         for mapping in mappings {
+            let kept = mapping.without_path();
             let code = match self.find(mapping.start) {
-                Some(known) if known.mapping == mapping => known.code,
+                Some(known) if known.mapping == kept => known.code,
                 _ => code(&mapping),
             };
-            regions.push(Region { mapping, code, cfi: None, loaded: false });
+            regions.push(Region { mapping: kept, code, cfi: None, loaded: false });
         }
         regions.sort_unstable_by_key(|region| region.mapping.start);
         Regions(regions)
