@@ -71,8 +71,7 @@ pub fn measure(
     let (slot, pid) = (kernel.calibration_slot(), std::process::id());
     kernel.totals.reset(slot)?;
     let points = points(if is_by_pid { SHARED } else { slot }, settings.track_live);
-    let mut links = Vec::new();
-    kernel.attach(ground.file(), Some(pid), &points, &mut links)?;
+    let _links = kernel.attach(ground.file(), Some(pid), &points)?;
     if is_by_pid {
         kernel.targets.enter(pid, slot)?;
     }

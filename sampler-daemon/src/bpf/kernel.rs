@@ -208,16 +208,15 @@ impl Kernel {
         self.programs.engine()
     }
 
-    /// Attaches to `points` of `file` in process `pid`, or in every process that maps the file, and
-    /// adds the links to `links`. On an error, some links may have been added.
+    /// Attaches to `points` of `file` in process `pid`, or in every process that maps the file. On
+    /// an error nothing stays attached.
     pub fn attach(
         &mut self,
         file: &File,
         pid: Option<u32>,
         points: &Points,
-        links: &mut Vec<Link>,
-    ) -> anyhow::Result<()> {
-        self.programs.attach(&self.attacher, file, pid, points, links)
+    ) -> anyhow::Result<Vec<Link>> {
+        self.programs.attach(&self.attacher, file, pid, points)
     }
 
     /// The attacher, which makes and closes the probes.

@@ -1,7 +1,7 @@
 //! The programs of an engine, and where they are attached.
 
 use super::engine::ProbeEngine;
-use super::guardian::{Attacher, Link};
+use super::guardian::{Attacher, Link, all_or_none};
 use super::object::ProgramText;
 use super::request::{Hook, Kind, Point, Request};
 use super::sys;
@@ -69,15 +69,14 @@ impl Programs {
 
     /// Attaches to `points` of `file` in process `pid` (`None`: in every process). The order is
     /// frees, returns, entries. So every followed call has its return probed, and every free of a
-    /// sampled block is seen. On an error, some links may have been added to `links`.
+    /// sampled block is seen. On an error nothing stays attached.
     pub(super) fn attach(
         &self,
         attacher: &Attacher,
         file: &File,
         pid: Option<u32>,
         points: &Points,
-        links: &mut Vec<Link>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Vec<Link>> {
         let allocating = &points.allocating[..];
         let entry = if self.leave.is_none() { Hook::Session } else { Hook::Entry };
         let leave = self.leave.as_ref().map(|program| (program, Hook::Return, allocating));
@@ -86,22 +85,22 @@ impl Programs {
             (&self.new, Hook::Entry, &points.entering[..]),
         ];
         let after = [(&self.enter, entry, allocating)];
-        for (program, hook, points) in before.into_iter().chain(leave).chain(after) {
-            if points.is_empty() {
-                continue;
+        let groups = before.into_iter().chain(leave).chain(after);
+        all_or_none(|links| {
+            for (program, hook, points) in groups.filter(|(.., points)| !points.is_empty()) {
+                let kind = match self.engine {
+                    ProbeEngine::Perf => Kind::Perf(hook, self.pmu),
+                    _ => Kind::Multi(hook),
+                };
+                let point = |(offset, cookie): &(u64, u64)| Point::new(*offset, *cookie);
+                let points: Vec<Point> = points.iter().map(point).collect();
+                let (program, file) = (program.as_fd(), file.as_fd());
+                let request = Request { program, kind, file, pid, points: &points };
+                let what = || format!("attach {} probes to {}", points.len(), whom(pid));
+                attacher.attach(&request, links).with_context(what)?;
             }
-            let kind = match self.engine {
-                ProbeEngine::Perf => Kind::Perf(hook, self.pmu),
-                _ => Kind::Multi(hook),
-            };
-            let point = |(offset, cookie): &(u64, u64)| Point::new(*offset, *cookie);
-            let points: Vec<Point> = points.iter().map(point).collect();
-            let (program, file) = (program.as_fd(), file.as_fd());
-            let request = Request { program, kind, file, pid, points: &points };
-            let what = || format!("attach {} probes to {}", points.len(), whom(pid));
-            attacher.attach(&request, links).with_context(what)?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Attaches to the USDT probes of processes that sample by themselves. A probe's arguments may be
 //! in any register or memory place, which the map `SITES` describes.
 
-use super::guardian::{Attacher, Link};
+use super::guardian::{Attacher, Link, all_or_none};
 use super::object::ProgramText;
 use super::request::{Hook, Kind, Point, Request};
 use super::sys;
@@ -72,28 +72,29 @@ impl UsdtPrograms {
         pid: Option<u32>,
         slot: u32,
         points: &[UsdtPoint],
-        links: &mut Vec<Link>,
-    ) -> anyhow::Result<()> {
-        for is_free in [true, false] {
-            let mut wanted = Vec::new();
-            for point in points.iter().filter(|of| (of.role == Role::OtelFree) == is_free) {
-                let site = self.number(point.role, point.site)?;
-                let cookie = Cookie::new(slot, point.role).at_site(site);
-                let cookie = if point.is_in_library { cookie.in_library() } else { cookie }.0;
-                let counter = point.semaphore.unwrap_or(0);
-                wanted.push(Point { offset: point.offset, cookie, counter });
-            }
-            if wanted.is_empty() {
-                continue;
-            }
-            let program = if is_free { &self.free } else { &self.allocate };
-            let (program, file) = (program.as_fd(), file.as_fd());
-            let kind = Kind::Multi(Hook::Entry);
-            let request = Request { program, kind, file, pid, points: &wanted };
-            let what = || format!("attach to {} probes of a sampler", wanted.len());
-            self.attacher.attach(&request, links).with_context(what)?;
+    ) -> anyhow::Result<Vec<Link>> {
+        let (mut freeing, mut allocating) = (Vec::new(), Vec::new());
+        for point in points {
+            let site = self.number(point.role, point.site)?;
+            let cookie = Cookie::new(slot, point.role).at_site(site);
+            let cookie = if point.is_in_library { cookie.in_library() } else { cookie }.0;
+            let counter = point.semaphore.unwrap_or(0);
+            let list = if point.role == Role::OtelFree { &mut freeing } else { &mut allocating };
+            list.push(Point { offset: point.offset, cookie, counter });
         }
-        Ok(())
+        all_or_none(|links| {
+            for (program, points) in [(&self.free, &freeing), (&self.allocate, &allocating)] {
+                if points.is_empty() {
+                    continue;
+                }
+                let (program, file) = (program.as_fd(), file.as_fd());
+                let kind = Kind::Multi(Hook::Entry);
+                let request = Request { program, kind, file, pid, points };
+                let what = || format!("attach to {} probes of a sampler", points.len());
+                self.attacher.attach(&request, links).with_context(what)?;
+            }
+            Ok(())
+        })
     }
 
     fn number(&mut self, role: Role, site: Site) -> anyhow::Result<u32> {

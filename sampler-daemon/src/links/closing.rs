@@ -43,9 +43,3 @@ impl ClosingLinks {
         self.0.drain(..).for_each(|of| of.link.wait(&of.spent_ns));
     }
 }
-
-/// Closes links and waits until they are closed.
-pub(super) fn close_and_wait(mut links: Vec<Link>) {
-    links.iter_mut().rev().for_each(Link::begin_close);
-    links.iter().for_each(|link| link.wait(&AtomicU64::default()));
-}

@@ -1,7 +1,6 @@
 //! The probed places of an allocator, and the attaching itself.
 
-use super::closing::close_and_wait;
-use crate::bpf::{Kernel, Link, Points, Settings, UsdtPoint};
+use crate::bpf::{Kernel, Link, Points, Settings, UsdtPoint, close_and_wait};
 use crate::inspect::allocator::Allocator;
 use crate::inspect::discovery::SelfSampler;
 use sampler_common::wire::{Cookie, Role, SHARED};
@@ -39,7 +38,7 @@ pub(super) fn attach(
     settings: &Settings,
 ) -> anyhow::Result<Vec<Link>> {
     let points = points(allocator, owner.slot(), settings);
-    all_or_none(|links| kernel.attach(&allocator.file, owner.pid(), &points, links))
+    kernel.attach(&allocator.file, owner.pid(), &points)
 }
 
 /// Attaches to the USDT probes of a file that samples by itself.
@@ -61,9 +60,7 @@ pub(super) fn attach_sampler(
             is_in_library: sampler.preloaded.is_some(),
         })
         .collect();
-    all_or_none(|links| {
-        programs.attach(&sampler.allocator.file, owner.pid(), owner.slot(), &points, links)
-    })
+    programs.attach(&sampler.allocator.file, owner.pid(), owner.slot(), &points)
 }
 
 /// Replaces the links `old` of an allocator by links to the functions that are left in `allocator`.
@@ -80,22 +77,14 @@ pub(super) fn reattach(
     let (pid, rest) = (owner.pid(), points(allocator, owner.slot(), settings));
     let frees = Points { freeing: rest.freeing.clone(), ..Points::default() };
     let rest = Points { freeing: Vec::new(), ..rest };
-    all_or_none(|links| {
-        let freeing = kernel.attach(&allocator.file, pid, &frees, links);
-        close_and_wait(old);
-        freeing?;
-        kernel.attach(&allocator.file, pid, &rest, links)
-    })
-}
-
-/// Returns the links that `attach` adds. On an error, none of them stays: they are closed in their
-/// order, and none of their breakpoints can be taken for a patch any more.
-fn all_or_none(
-    attach: impl FnOnce(&mut Vec<Link>) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<Link>> {
-    let mut links = Vec::new();
-    match attach(&mut links) {
-        Ok(()) => Ok(links),
+    let freeing = kernel.attach(&allocator.file, pid, &frees);
+    close_and_wait(old);
+    let mut links = freeing?;
+    match kernel.attach(&allocator.file, pid, &rest) {
+        Ok(others) => {
+            links.extend(others);
+            Ok(links)
+        }
         Err(error) => {
             close_and_wait(links);
             Err(error)

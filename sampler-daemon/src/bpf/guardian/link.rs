@@ -64,3 +64,24 @@ impl Link {
         }
     }
 }
+
+/// Closes links, the last one first, and waits until they are closed.
+pub fn close_and_wait(mut links: Vec<Link>) {
+    links.iter_mut().rev().for_each(Link::begin_close);
+    links.iter().for_each(|link| link.wait(&AtomicU64::default()));
+}
+
+/// Returns the links that `attach` adds. On an error, none of them stays: they are closed in
+/// reverse, and none of their breakpoints can be taken for a program's patch any more.
+pub(in crate::bpf) fn all_or_none(
+    attach: impl FnOnce(&mut Vec<Link>) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<Link>> {
+    let mut links = Vec::new();
+    match attach(&mut links) {
+        Ok(()) => Ok(links),
+        Err(error) => {
+            close_and_wait(links);
+            Err(error)
+        }
+    }
+}

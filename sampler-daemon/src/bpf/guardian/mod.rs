@@ -23,7 +23,8 @@ mod link;
 mod serve;
 mod wire;
 
-pub use link::Link;
+pub(super) use link::all_or_none;
+pub use link::{Link, close_and_wait};
 pub use serve::{VERB, serve};
 
 use super::request::Request;

@@ -98,8 +98,6 @@ impl Ours {
         // The ring is emptied first: earlier records must not change how later samples end.
         let until = self.kernel.ring.produced();
         self.kernel.ring.read(usize::MAX, until, |_| ());
-        let mut links = Vec::new();
-        self.kernel.attach(&target.file, Some(target.pid()), &points, &mut links)?;
-        Ok(links)
+        self.kernel.attach(&target.file, Some(target.pid()), &points)
     }
 }
