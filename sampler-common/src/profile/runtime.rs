@@ -1,4 +1,5 @@
-//! Runtimes: mapped files whose native code calls the code of an interpreted language.
+//! Runtimes: mapped files whose native code calls the code of an interpreted language, and
+//! libraries that call that code.
 //!
 //! Every stack of a JavaScript program begins with the same functions of node and V8. They tell its
 //! owner less than the JavaScript functions do, so a table shows them later.
@@ -17,7 +18,7 @@ pub(super) struct Runtimes<'a> {
 
 impl<'a> Runtimes<'a> {
     pub(super) fn of(profile: &'a Profile) -> Runtimes<'a> {
-        let paths = profile.stacks.iter().filter_map(|of| caller_of_interpreted(profile, of));
+        let paths = profile.stacks.iter().flat_map(|of| callers_of_interpreted(profile, of));
         let has_interpreted =
             |stack: &Stack| stack.locations.iter().any(|index| is_interpreted(profile, *index));
         let interpreted = profile.stacks.iter().map(has_interpreted).collect();
@@ -42,13 +43,27 @@ fn is_interpreted(profile: &Profile, location: u32) -> bool {
     profile.is_interpreted(&profile.locations[location as usize])
 }
 
-/// Path of the file whose native code calls the outermost interpreted frame of a stack. Functions
+/// Paths of the file whose native code calls the outermost interpreted frame of a stack, and of the
+/// libraries that call it. (A program may call an interpreter for some of its work only.) Functions
 /// that only start a program or a thread are no runtime.
-fn caller_of_interpreted<'a>(profile: &'a Profile, stack: &Stack) -> Option<&'a str> {
-    let outermost = stack.locations.iter().rposition(|index| is_interpreted(profile, *index))?;
-    let caller = &profile.locations[*stack.locations.get(outermost + 1)? as usize];
-    let starts = caller.lines.iter().any(|line| is_startup(&line.function));
-    (!starts).then(|| profile.mappings[caller.mapping as usize].path.as_str())
+fn callers_of_interpreted<'a>(
+    profile: &'a Profile,
+    stack: &'a Stack,
+) -> impl Iterator<Item = &'a str> {
+    let outermost = stack.locations.iter().rposition(|index| is_interpreted(profile, *index));
+    let callers = outermost.map_or(&[][..], |at| &stack.locations[at + 1..]);
+    callers.iter().enumerate().filter_map(|(at, index)| {
+        let caller = &profile.locations[*index as usize];
+        let starts = caller.lines.iter().any(|line| is_startup(&line.function));
+        let path = profile.mappings[caller.mapping as usize].path.as_str();
+        (!starts && (at == 0 || is_library(path))).then_some(path)
+    })
+}
+
+/// Whether a path has the name of a shared library: `libuv.so.1.0.0`.
+fn is_library(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.ends_with(".so") || name.contains(".so.")
 }
 
 #[cfg(test)]
@@ -80,5 +95,11 @@ mod tests {
         assert_eq!(found(&profile), [handle, main, put, insert, start]);
         profile.stacks.retain(|stack| [3, 6].iter().any(|at| stack.locations.contains(at)));
         assert_eq!(found(&profile), [put, handle, main, insert, start]);
+        // A program that embeds the language is no runtime, and a library between them is.
+        const CODEC: u32 = 3;
+        profile.locations[4].mapping = CODEC;
+        assert_eq!(found(&profile), [main, insert, put, handle, start]);
+        profile.locations[8].mapping = 2;
+        assert_eq!(found(&profile), [insert, put, handle, main, start]);
     }
 }
