@@ -95,10 +95,9 @@ fn total(space: &Quantity, objects: &Quantity) -> String {
         false => at_least(bytes, human_bytes),
     };
     let line = format!(
-        "{} {range} {} objects {}",
+        "{} {range} {}",
         layout::right(&human_bytes(bytes.value), 8),
-        human_count(objects.estimate.value),
-        interval_of_objects(&objects.estimate),
+        number_of_objects(&objects.estimate),
     );
     line.trim_end().to_owned()
 }
@@ -108,13 +107,19 @@ fn interval(estimate: &Estimate) -> String {
     if estimate.has_interval() { plus_minus(estimate) } else { "(no interval)".to_owned() }
 }
 
-/// The interval of objects by [`interval`]; for an estimate of 0 the text says how many there may
-/// be.
-fn interval_of_objects(estimate: &Estimate) -> String {
-    match (estimate.has_interval(), estimate.value <= 0.0) {
-        (true, true) => format!("({})", between("0", &human_count(estimate.high))),
-        (true, false) => plus_minus(estimate),
-        (false, _) => at_least(estimate, human_count),
+/// A number of objects with its interval. For an estimate of 0 the text says how many there may be.
+/// Few samples of large blocks say little about small ones: an estimate that may be ten times as
+/// large is not shown, but its interval.
+fn number_of_objects(estimate: &Estimate) -> String {
+    let Estimate { value, low, high, .. } = *estimate;
+    let shown = human_count(value);
+    match (estimate.has_interval(), value <= 0.0) {
+        (true, true) => format!("{shown} objects ({})", between("0", &human_count(high))),
+        (true, false) if high > 10.0 * value => {
+            format!("{} objects", between(&human_count(low), &human_count(high)))
+        }
+        (true, false) => format!("{shown} objects {}", plus_minus(estimate)),
+        (false, _) => format!("{shown} objects {}", at_least(estimate, human_count)),
     }
 }
 

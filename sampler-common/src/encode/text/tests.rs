@@ -106,6 +106,10 @@ fn a_total_of_zero_is_printed_with_its_interval() {
     (objects.value, objects.low, objects.high) = (0.0, 0.0, 1234.0);
     let said = text(&profile, 80, false);
     assert!(said.contains(" 0 objects (0 … 1.23k)\n"), "{said}");
+    let objects = &mut profile.totals.alloc_objects.estimate;
+    (objects.value, objects.low, objects.high) = (332.0, 18.0, 2_000_000.0);
+    let said = text(&profile, 80, false);
+    assert!(said.contains(" 18 … 2.00M objects\n"), "{said}");
     profile.samples = 0;
     profile.totals.alloc_space.estimate.high = f64::INFINITY;
     profile.reference.clusters.insert(1, crate::estimate::Clusters::default());
