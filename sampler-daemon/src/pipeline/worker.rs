@@ -1,5 +1,6 @@
 //! The worker: reads the ring, answers requests, and keeps track of the processes.
 
+use super::AttachError;
 use super::balance::Balance;
 use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE, Shared};
@@ -142,11 +143,19 @@ pub fn start(
     for file in files {
         worker.probe_file(file)?;
     }
+    let mut rest = processes.len();
     for process in processes {
+        rest -= 1;
         if worker.is_tree() && worker.exclude_if_listed(process.pid) {
             continue;
         }
-        worker.attach(process)?;
+        match worker.attach(process) {
+            // The others are profiled.
+            Err(error @ AttachError::Exited(_)) if rest > 0 || !worker.slots().is_empty() => {
+                tracing::warn!("{error}");
+            }
+            attached => attached?,
+        }
     }
     if worker.is_open() {
         worker.process_events = ProcessEventQueue::open();

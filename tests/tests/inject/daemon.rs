@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use sampler_tests::daemon::samplerd;
 use sampler_tests::inject::Subject;
-use sampler_tests::{Daemon, Workload, build};
+use sampler_tests::{Daemon, Workload, build, wait};
 use std::fs;
 use std::process::Command;
 
@@ -50,6 +50,39 @@ fn a_running_process_is_injected_profiled_and_ejected() -> Result<()> {
     ensure!(profile.totals.alloc_space.value == 0.0, "{}", profile.folded());
     daemon.stop()?;
     workload.exit()
+}
+
+/// Whether a samplerd holds this process.
+fn is_held(pid: u32) -> bool {
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut infos = all
+        .filter(|process| text(process.join("comm")) == "samplerd\n")
+        .flat_map(|process| fs::read_dir(process.join("fdinfo")).into_iter().flatten().flatten());
+    infos.any(|info| text(info.path()).lines().any(|line| line == format!("Pid:\t{pid}")))
+}
+
+/// One of several processes ends while samplerd starts. The others are profiled.
+#[test]
+fn a_process_that_ends_meanwhile_does_not_end_samplerd() -> Result<()> {
+    for options in [&["--inject"][..], &[]] {
+        let mut workload = workload(3)?;
+        let mut other = Workload::start("beside.c", &[])?;
+        let (pid, ended) = (workload.pid(), other.pid());
+        let killer = std::thread::spawn(move || {
+            wait::until("samplerd to hold the process", || Ok(is_held(ended).then_some(())))?;
+            other.child().signal(libc::SIGKILL)?;
+            other.wait()
+        });
+        let arguments = [options, &["--interval", INTERVAL, "--ring", "256MiB"]].concat();
+        let daemon = Daemon::start(&[pid, ended], &arguments)?;
+        ensure!(killer.join().is_ok_and(|killed| killed.is_ok()), "the process was not killed");
+        ensure!(daemon.log().contains(&format!("pid {ended}: exited while")), "{}", daemon.log());
+        is_right(&daemon, &mut workload)?;
+        daemon.stop()?;
+        workload.exit()?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::args::Args;
 use anyhow::{Result, anyhow};
 use sampler_daemon::injector::Injector;
 use sampler_daemon::inspect::hazard::{Hazard, is_go};
+use sampler_daemon::inspect::process::Process;
 use sampler_daemon::pipeline::Injecting;
 
 /// What becomes of the sampler in the processes when samplerd ends.
@@ -25,26 +26,28 @@ pub(crate) struct Injected {
 
 impl Injected {
     /// Puts the sampler into each of the given processes. With `--follow`, a refused process is
-    /// left alone, logged, and listed as blind.
+    /// left alone, logged, and listed as blind. Of several processes, one may end meanwhile.
     ///
     /// # Errors
     /// One line, if a process is refused. Then the sampler is taken out of the other processes.
-    pub(crate) fn put_in(args: &Args, at_end: AtEnd) -> Result<Injected> {
+    pub(crate) fn put_in(args: &Args, processes: &[Process], at_end: AtEnd) -> Result<Injected> {
         let injector = Injector::find().map_err(|error| anyhow!("--inject: {error}"))?;
         let injected = Injected { injector, at_end };
-        for pid in &args.pids {
+        for process in processes {
+            let pid = process.pid;
             // Such a process is refused after the injection, too: it must not be changed before.
-            if is_go(*pid) {
+            if is_go(pid) {
                 match args.follow {
                     true => tracing::warn!(pid, "--inject: {}", Hazard::Go),
                     false => return Err(anyhow!("--inject: pid {pid}: {}", Hazard::Go)),
                 }
                 continue;
             }
-            match injected.injector.inject(*pid, args.sampling().interval_bytes) {
+            match injected.injector.inject(pid, args.sampling().interval_bytes) {
                 Ok(line) => tracing::info!(pid, "the sampler is in: {line}"),
                 Err(why) if args.follow => tracing::warn!(pid, "--inject: {why}"),
-                Err(why) => return Err(refusal(*pid, &why)),
+                Err(_) if processes.len() > 1 && !process.is_running() => {}
+                Err(why) => return Err(refusal(pid, &why)),
             }
         }
         Ok(injected)

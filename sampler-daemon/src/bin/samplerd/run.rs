@@ -126,7 +126,8 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let debuginfod = args.names.start(program)?;
     let names = Names::start(program, debuginfod).context("start the symbolizer")?;
     // When it is dropped, last, the sampler is taken out.
-    let injected = args.at_end().map(|at_end| Injected::put_in(&args, at_end)).transpose()?;
+    let put_in = |at_end| Injected::put_in(&args, &processes, at_end);
+    let injected = args.at_end().map(put_in).transpose()?;
     if matches!(attach_mode, AttachMode::AllProcesses | AttachMode::Descendants) {
         config.injecting = injected.as_ref().map(|of| of.for_those_to_come(&args));
         let injector =

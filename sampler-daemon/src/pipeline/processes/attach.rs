@@ -80,10 +80,11 @@ impl Worker {
         if let Some(hazard) = self.hazard(pid) {
             return Err(AttachError::Harmful(pid, hazard));
         }
-        let mut discovery = self.discover(pid)?;
+        let exited = |error| if process.is_running() { error } else { AttachError::Exited(pid) };
+        let mut discovery = self.discover(pid).map_err(exited)?;
         if discovery.is_unfinished {
             self.discoverer.wait_for_large_files();
-            discovery = self.discover(pid)?;
+            discovery = self.discover(pid).map_err(exited)?;
         }
         // Children of the process may have an allocator.
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
