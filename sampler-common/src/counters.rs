@@ -131,8 +131,8 @@ outcomes! {
     /// A stack that led to code in no known mapping: the code was unmapped before the sample was
     /// read.
     NoMapping = "no_mapping",
-    /// A sample without its stack, because its process had used its share of the stack table or of
-    /// the rows.
+    /// A sample without its stack, because its process or its user had used its share of the stack
+    /// table or of the rows.
     StackTableFull = "stack_table_full",
     /// Stacks of exited processes that were discarded, because they had filled a quarter of the
     /// stack table. Their samples have no stack any more.

@@ -1,20 +1,24 @@
 //! How much of a shared table one user, and one process of a user, may fill.
 //!
 //! Plainly: a user may hold six times as much as all users leave free. The processes of a user
-//! share the user's part by a rule of the same form: a process may hold twice as much as the part
-//! has left. Some room is kept for users and for processes that hold little.
+//! share the user's part by a rule of the same form: a process may hold three times as much as the
+//! part has left. Some room is kept for users and for processes that hold little.
 //!
 //! ```text
-//! limit(holder) = max( a / (1 + a) · (common − others), kept / holders )
+//! limit(holder) = max( a / (1 + a) · (common − others), kept / holders ),  at most bound − others
 //! common        = bound − kept
 //!
 //! users of a table:      a = 6,  kept = ⅛ · bound,  64 holders
-//! processes of a user:   a = 2,  kept = ¼ · bound,  1024 holders;  bound = limit(user)
+//! processes of a user:   a = 3,  kept = ¼ · bound,  1024 holders;  bound = limit(user)
 //! ```
 //!
 //! `others` is what all other holders hold. One user alone fills ¾ of a table, and the first of its
-//! processes ⅜. However many processes a greedy user starts, the next user finds a tenth of the
+//! processes 0.42. However many processes a greedy user starts, the next user finds a tenth of the
 //! table. (Dynamic thresholds: Choudhury and Hahne, 1998.)
+//!
+//! The part of a user shrinks when other users grow, and may be less than what the user holds
+//! already. A new process of that user still gets [`least`], as long as the user holds less than
+//! ¾ of the table, and all users leave free what is kept for users.
 
 use std::collections::BTreeMap;
 
@@ -27,23 +31,31 @@ pub const USERS: usize = 64;
 /// A rule by which holders share a bound.
 struct Rule {
     /// A holder may hold this multiple of what all holders leave free.
-    times: usize,
-    /// The part of the bound that is kept for holders of little, as a divisor of the bound.
-    kept: usize,
+    multiple: usize,
+    /// The bound by the part of it that is kept for holders of little.
+    kept_divisor: usize,
     /// Number of holders that find some of the kept room.
     holders: usize,
 }
 
-const OF_USERS: Rule = Rule { times: 6, kept: 8, holders: USERS };
-const OF_PROCESSES: Rule = Rule { times: 2, kept: 4, holders: PROCESSES };
+const OF_USERS: Rule = Rule { multiple: 6, kept_divisor: 8, holders: USERS };
+const OF_PROCESSES: Rule = Rule { multiple: 3, kept_divisor: 4, holders: PROCESSES };
 
 impl Rule {
+    const fn kept(&self, bound: usize) -> usize {
+        bound / self.kept_divisor
+    }
+
+    /// Entries that are kept for each holder of little.
+    const fn least(&self, bound: usize) -> usize {
+        self.kept(bound).div_ceil(self.holders)
+    }
+
     /// Entries that a holder may have, if all other holders have `others` of `bound`.
     const fn limit(&self, others: usize, bound: usize) -> usize {
-        let kept = bound / self.kept;
-        let free = (bound - kept).saturating_sub(others);
-        let fair = (self.times * free).div_ceil(self.times + 1);
-        let least = kept.div_ceil(self.holders);
+        let free = (bound - self.kept(bound)).saturating_sub(others);
+        let fair = (self.multiple * free).div_ceil(self.multiple + 1);
+        let least = self.least(bound);
         let limit = if fair > least { fair } else { least };
         let rest = bound.saturating_sub(others);
         if limit < rest { limit } else { rest }
@@ -55,11 +67,18 @@ pub const fn alone(bound: usize) -> usize {
     OF_PROCESSES.limit(0, OF_USERS.limit(0, bound))
 }
 
+/// Entries of a table that a process may have even if its user has more than its part.
+pub const fn least(bound: usize) -> usize {
+    OF_PROCESSES.least(OF_USERS.limit(0, bound))
+}
+
 /// Whether a process that holds `own` entries of a table may hold one more. All processes of its
 /// user hold `of_user`, and all processes together hold `used` of `bound`.
 pub const fn may_grow(own: usize, of_user: usize, used: usize, bound: usize) -> bool {
     let part = OF_USERS.limit(used.saturating_sub(of_user), bound);
-    own < OF_PROCESSES.limit(of_user.saturating_sub(own), part)
+    let largest_part = OF_USERS.limit(0, bound);
+    let has_room = of_user < largest_part && used < bound - OF_USERS.kept(bound);
+    own < least(bound) && has_room || own < OF_PROCESSES.limit(of_user.saturating_sub(own), part)
 }
 
 /// The holder of an entry of a shared table.
@@ -146,19 +165,15 @@ impl<P: Copy + Ord> Shares<P> {
         self.processes.iter().map(|(process, part)| (*process, part.held))
     }
 
-    /// Counts all entries again, given the holder of each. A process that held nothing before has
-    /// no known user.
-    pub fn recount(&mut self, holders: impl Iterator<Item = P>) {
-        self.recount_sizes(holders.map(|process| (process, 1)));
+    /// Counts all entries again, given the holder of each.
+    pub fn recount(&mut self, holders: impl Iterator<Item = Holder<P>>) {
+        self.recount_sizes(holders.map(|holder| (holder, 1)));
     }
 
     /// Counts all entries again, given the holder and the size of each.
-    pub fn recount_sizes(&mut self, holders: impl Iterator<Item = (P, usize)>) {
-        let before = std::mem::take(self);
-        for (process, size) in holders {
-            let user = before.processes.get(&process).map_or(UNKNOWN_USER, |part| part.user);
-            self.add(Holder { user, process }, size);
-        }
+    pub fn recount_sizes(&mut self, holders: impl Iterator<Item = (Holder<P>, usize)>) {
+        *self = Shares::default();
+        holders.for_each(|(holder, size)| self.add(holder, size));
     }
 }
 
@@ -191,12 +206,25 @@ mod tests {
     }
 
     #[test]
-    fn greedy_processes_of_a_user_leave_a_third_of_its_part() {
+    fn greedy_processes_of_a_user_leave_a_quarter_of_the_free_room() {
         let mut table = Table::default();
         let taken: Vec<usize> = (0..8).map(|process| table.take(1, process, BOUND)).collect();
-        assert_eq!(taken[..4], [24576, 8192, 2731, 910]);
+        assert_eq!(taken[..4], [27648, 6912, 1728, 432]);
         assert_eq!(taken[0], alone(BOUND));
-        assert!(taken[7] >= BOUND * 3 / 4 / 4 / PROCESSES);
+        assert!(taken[7] >= least(BOUND));
+    }
+
+    /// Two large processes of a user, then many of another user: new processes of the first user
+    /// are not shut out.
+    #[test]
+    fn a_user_whose_part_has_shrunk_finds_room_for_new_processes() {
+        let mut table = Table::default();
+        let large: usize = (0..2).map(|process| table.take(1, process, BOUND)).sum();
+        let _others: usize = (10..500).map(|process| table.take(2, process, BOUND)).sum();
+        assert!(OF_USERS.limit(table.used - large, BOUND) < large, "the part has not shrunk");
+        for process in 1000..1100 {
+            assert_eq!(table.take(1, process, least(BOUND)), least(BOUND));
+        }
     }
 
     #[test]
@@ -214,8 +242,9 @@ mod tests {
         assert_eq!(table.take(1, 7, 100), 100);
         assert_eq!(table.take(2, 7, 10), 10);
         assert_eq!(table.shares.users, BTreeMap::from([(1, 0), (2, 110)]));
-        table.shares.recount([7, 7, 8].into_iter());
-        assert_eq!(table.shares.users, BTreeMap::from([(2, 2), (UNKNOWN_USER, 1)]));
+        let holders = [(2, 7), (2, 7), (3, 8)];
+        table.shares.recount(holders.map(|(user, process)| Holder { user, process }).into_iter());
+        assert_eq!(table.shares.users, BTreeMap::from([(2, 2), (3, 1)]));
         assert_eq!(table.shares.iter().collect::<Vec<_>>(), [(7, 2), (8, 1)]);
     }
 
@@ -231,9 +260,8 @@ mod tests {
             for (process, wanted) in greedy {
                 table.take(1, process, wanted);
             }
-            let least = BOUND * 3 / 4 / 4 / PROCESSES;
             for process in 64..PROCESSES {
-                prop_assert_eq!(table.take(1, process, least), least);
+                prop_assert_eq!(table.take(1, process, least(BOUND)), least(BOUND));
             }
             prop_assert!(table.used <= BOUND);
         }

@@ -3,8 +3,11 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::truth::Function;
-use sampler_tests::{Daemon, Profile, Truth, Workload, build};
+use sampler_tests::{Daemon, Profile, Truth, Workload, build, wait};
 use serde_json::Value;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Options that sample every allocation. The ring has room for all samples, however slow the daemon
@@ -267,5 +270,50 @@ fn a_bad_description_is_refused_with_its_line() -> Result<()> {
     ensure!(finished.code() == 1, "{}: {error}", finished.code());
     ensure!(error.contains("line 2: size=9: arguments are 1 to 6"), "{error}");
     ensure!(error.lines().count() == 1, "{error}");
+    Ok(())
+}
+
+/// A static program with 40 MiB of symbols. Its search takes longer than samples may wait.
+fn program_with_many_symbols(directory: &Path) -> Result<PathBuf> {
+    const SYMBOLS: usize = 1_200_000;
+    let (source, program) = (directory.join("labels.s"), directory.join("large"));
+    let mut file = BufWriter::new(File::create(&source)?);
+    writeln!(file, ".data")?;
+    (0..SYMBOLS).try_for_each(|number| writeln!(file, "label_{number}:"))?;
+    writeln!(file, ".byte 0\n.section .note.GNU-stack,\"\",@progbits")?;
+    file.flush()?;
+    let mut compiler = Command::new("cc");
+    compiler.arg("-static").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/beside.c"));
+    let status = compiler
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .args(["-O1", "-w", "-fno-builtin"])
+        .status()?;
+    ensure!(status.success(), "cc has failed");
+    ensure!(program.metadata()?.len() > 32 << 20, "the program is not large");
+    Ok(program)
+}
+
+#[test]
+fn an_allocator_in_a_large_file_is_found() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let program = program_with_many_symbols(directory.path())?;
+    for is_machine in [false, true] {
+        let mut workload = Workload::start_program(&program, &[])?;
+        let daemon = match is_machine {
+            true => Daemon::start(&[], &["--all"])?,
+            false => Daemon::start(&[workload.pid()], &[])?,
+        };
+        workload.go()?;
+        let pid = workload.pid().to_string();
+        wait::until("samples", || {
+            let profile = daemon.profile("alloc", &["--pid", &pid]).ok();
+            Ok(profile.filter(|of| of.samples > 10))
+        })?;
+        workload.child().signal(libc::SIGKILL)?;
+        workload.wait()?;
+        daemon.stop()?;
+    }
     Ok(())
 }

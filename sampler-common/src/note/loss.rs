@@ -108,7 +108,7 @@ impl fmt::Display for Loss {
             ),
             Loss::StackTableFull(share) => write!(
                 f,
-                "{:.0} % of bytes have no stack, since a process may fill only a share of the stack table: [stack table full] (give a larger interval)",
+                "{:.0} % of bytes have no stack, since a user and a process may fill only a share of the stack table: [stack table full] (give a larger interval)",
                 100.0 * share
             ),
             Loss::Unread(files) => {

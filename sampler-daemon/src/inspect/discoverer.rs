@@ -71,6 +71,8 @@ pub struct Discoverer {
     samplers_only: bool,
     executables: Executables,
     large_files: LargeFiles,
+    /// Number of large files that have been searched.
+    searched: u64,
 }
 
 impl Default for Discoverer {
@@ -102,6 +104,7 @@ impl Discoverer {
             samplers_only: false,
             executables: Executables::default(),
             large_files: LargeFiles::default(),
+            searched: 0,
         }
     }
 
@@ -135,17 +138,14 @@ impl Discoverer {
         self.large_files.wait(LONGEST_SEARCH);
     }
 
-    /// Whether large files have been searched since the last call.
-    pub fn has_searched_large_files(&mut self) -> bool {
-        let searched = self.large_files.take();
-        let has_searched = !searched.is_empty();
-        for (version, contents) in searched {
-            // A file that cannot be read is searched again when it is found again.
-            if let Ok(contents) = contents {
-                self.remember(version, contents);
-            }
+    /// Number of large files that have been searched so far. If it has changed, another inspection
+    /// of an unfinished process or file finds more.
+    pub fn searched_large_files(&mut self) -> u64 {
+        for (version, path, contents) in self.large_files.take() {
+            self.searched += 1;
+            self.remember(version, &path, contents);
         }
-        has_searched
+        self.searched
     }
 
     /// The allocators of a process whose mappings have just been read. Large files are searched
@@ -397,7 +397,7 @@ impl Discoverer {
         file: &Arc<File>,
         path: &str,
     ) -> io::Result<Arc<Contents>> {
-        self.has_searched_large_files();
+        self.searched_large_files();
         if let Some(contents) = self.remembered.get(&version) {
             return Ok(Arc::clone(contents));
         }
@@ -408,16 +408,15 @@ impl Discoverer {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let contents = Contents::read(file, path, self.spec, self.executables)?;
-        let contents = self.remember(version, contents);
+        Ok(self.remember(version, path, contents))
+    }
+
+    fn remember(&mut self, version: Version, path: &str, contents: Contents) -> Arc<Contents> {
+        let contents = Arc::new(contents);
         let is_at_risk = contents.is_program && !contents.probed().is_empty();
         if is_at_risk && self.executables == Executables::Checked {
             tracing::info!(path, "{RISK}");
         }
-        Ok(contents)
-    }
-
-    fn remember(&mut self, version: Version, contents: Contents) -> Arc<Contents> {
-        let contents = Arc::new(contents);
         if self.remembered.len() >= REMEMBERED_FILES {
             self.remembered.clear();
         }

@@ -5,7 +5,7 @@ use super::processes::process::ProfiledProcess;
 use super::records::ingest::Ingest;
 use crate::store::give_up::give_up;
 use crate::store::stacks::{MAX_STACKS, StackFrame};
-use crate::store::{Moves, ProcessId};
+use crate::store::{Moves, ProcessId, Processes};
 use crate::unwind::{Image, ModuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::counters::Outcome;
@@ -91,11 +91,12 @@ impl Ingest {
 
     /// Moves all data of processes and stacks that have moved.
     pub(super) fn move_all(&mut self, moves: &Moves) {
-        self.rows.fold(moves);
+        let user_of = user_of(&self.processes);
+        self.rows.fold(moves, &user_of);
         self.windows.fold(moves);
-        self.live.fold(moves);
-        self.lifetimes.fold(moves);
-        self.mapped.fold(moves);
+        self.live.fold(moves, &user_of);
+        self.lifetimes.fold(moves, &user_of);
+        self.mapped.fold(moves, &user_of);
         self.window_samples.fold(moves);
     }
 
@@ -112,6 +113,11 @@ impl Ingest {
             let process = self.table.id_of(space.slot).unwrap_or(ProcessId(u32::MAX));
             self.stacks.need(&mut needs, process, stack);
         }
-        self.stacks.collect(needs);
+        self.stacks.collect(needs, user_of(&self.processes));
     }
+}
+
+/// The user of each process.
+fn user_of(processes: &Processes) -> impl Fn(ProcessId) -> u32 {
+    |process| processes.user(process)
 }

@@ -1,4 +1,4 @@
-//! Exited processes folded into one record for each program: `make × 3,120 exited`.
+//! Exited processes folded into one record for each program and user: `make × 3,120 exited`.
 //!
 //! Plainly: all data of a process are sums (exact totals, moments, life tables, the samples of its
 //! peak). So the sum over many processes takes the room of one, and every total stays the same.
@@ -12,6 +12,7 @@ use super::process::{Origin, Orphaned, ProcessRecord};
 use super::{Epochs, ProcessId, SizeCell, Spending, StackId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::estimate::{RowMoments, Unseen};
+use sampler_common::share::UNKNOWN_USER;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ const OTHERS: &str = "[others]";
 /// The properties that folded processes have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FoldKey {
+    user: u32,
     comm: String,
     exe: String,
     cgroup: String,
@@ -42,6 +44,7 @@ impl FoldKey {
     pub fn of(record: &ProcessRecord) -> FoldKey {
         let is_exact = record.final_totals.is_some();
         FoldKey {
+            user: record.user,
             comm: record.comm.clone(),
             exe: record.exe.clone(),
             cgroup: record.origin.cgroup.clone(),
@@ -54,6 +57,7 @@ impl FoldKey {
 
     fn others(&self) -> FoldKey {
         FoldKey {
+            user: UNKNOWN_USER,
             comm: OTHERS.to_owned(),
             exe: String::new(),
             cgroup: String::new(),
@@ -118,6 +122,7 @@ impl ProcessRecord {
     pub(super) fn nobody(&self) -> ProcessRecord {
         ProcessRecord {
             pid: 0,
+            user: self.user,
             comm: self.comm.clone(),
             exe: self.exe.clone(),
             attached: self.attached,
@@ -133,7 +138,7 @@ impl ProcessRecord {
     /// [`ProcessRecord::nobody`] for nameless programs.
     pub(super) fn nameless(&self) -> ProcessRecord {
         let (comm, exe) = (OTHERS.to_owned(), String::new());
-        ProcessRecord { comm, exe, origin: Origin::default(), ..self.nobody() }
+        ProcessRecord { user: UNKNOWN_USER, comm, exe, origin: Origin::default(), ..self.nobody() }
     }
 
     /// Adds an exited process, or a record of folded processes.

@@ -84,10 +84,10 @@ mod tests {
         }
         let (moves, discarded) = give_up([&rows].into_iter(), |process| process != running, 34);
         assert_eq!(discarded, 70);
-        rows.fold(&moves);
+        rows.fold(&moves, |_| 1);
         windows.fold(&moves);
-        live.fold(&moves);
-        lifetimes.fold(&moves);
+        live.fold(&moves, |_| 1);
+        lifetimes.fold(&moves, |_| 1);
         let of = |process, stacks: &mut dyn Iterator<Item = (ProcessId, StackId)>| {
             let own = stacks.filter(|(of, _)| *of == process).map(|(_, stack)| stack);
             own.collect::<BTreeSet<_>>()

@@ -88,8 +88,8 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// Adds a block of a user's process that was freed at `time_ns`. Returns false if the block had to go to
-    /// [`StackId::TABLE_FULL`].
+    /// Adds a block of a user's process that was freed at `time_ns`. Returns false if the block had
+    /// to go to [`StackId::TABLE_FULL`].
     pub fn freed(&mut self, live: &LiveSample, user: u32, time_ns: u64) -> bool {
         self.end(live, user, time_ns, 0)
     }
@@ -122,8 +122,8 @@ impl Lifetimes {
     }
 
     /// Applies moves of folded processes and of discarded stacks: life tables move to the folded
-    /// record, or lose their stack.
-    pub fn fold(&mut self, moves: &Moves) {
+    /// record, or lose their stack. `user_of` as for [`Rows::fold`](super::Rows::fold).
+    pub fn fold(&mut self, moves: &Moves, user_of: impl Fn(ProcessId) -> u32) {
         let moved = |process: ProcessId, stack: StackId| moves.stack(process, stack).is_some();
         let cells = self.cells.extract_if(|(process, stack, _), _| moved(*process, *stack));
         for ((process, stack, bucket), fates) in cells.collect::<Vec<_>>() {
@@ -132,7 +132,8 @@ impl Lifetimes {
             sums.iter_mut().zip(&fates).for_each(|(sum, fate)| sum.add(fate));
         }
         give_back(&mut self.cells);
-        self.shares.recount(self.cells.keys().map(|(process, ..)| *process));
+        let holder = |process| Holder { user: user_of(process), process };
+        self.shares.recount(self.cells.keys().map(|(process, ..)| holder(*process)));
         let sums = self.byte_seconds.extract_if(|(process, stack), _| moved(*process, *stack));
         for ((process, stack), sum) in sums.collect::<Vec<_>>() {
             let Some((process, stack)) = moves.stack(process, stack) else { continue };

@@ -104,10 +104,12 @@ impl LiveSamples {
 
     /// Adds the peaks of folded processes to the peaks of their folded records. These processes
     /// have no live samples any more. Only such processes discard stacks, too.
-    pub fn fold(&mut self, moves: &Moves) {
+    /// `user_of` as for [`Rows::fold`](super::Rows::fold).
+    pub fn fold(&mut self, moves: &Moves, user_of: impl Fn(ProcessId) -> u32) {
         self.peaks.fold(moves);
         self.left.iter_mut().for_each(|live| live.follow(moves));
-        self.left_shares.recount(self.left.iter().map(|live| live.process));
+        let holder = |process| Holder { user: user_of(process), process };
+        self.left_shares.recount(self.left.iter().map(|live| holder(live.process)));
     }
 
     /// Keeps samples that have ended with their process. `user_of` is the user of each process.

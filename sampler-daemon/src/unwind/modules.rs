@@ -100,7 +100,7 @@ pub struct Modules {
     max_open_files: usize,
     open_shares: Shares<u32>,
     /// Generated code that may hold its perf map open, with the process of the code.
-    generated: Vec<(u32, Weak<GeneratedCode>)>,
+    generated: Vec<(Holder<u32>, Weak<GeneratedCode>)>,
     names: Arc<NameBudget>,
     cfi: CfiCache,
     counts: Counts,
@@ -195,7 +195,7 @@ impl Modules {
         self.files.retain(|_, id| self.entries.contains_key(id));
         self.vdsos.retain(|_, id| self.entries.contains_key(id));
         self.cfi.retain(|id| self.entries.contains_key(&id));
-        self.shares.recount(self.entries.values().map(|entry| entry.by.process));
+        self.shares.recount(self.entries.values().map(|entry| entry.by));
         for entry in self.entries.iter().filter(|(id, _)| !mapped.contains(id)) {
             if let ModuleKind::Jit(code, _) = &entry.1.module.kind {
                 code.end();
@@ -208,7 +208,7 @@ impl Modules {
     fn recount_open(&mut self) {
         self.generated.retain(|(_, code)| code.upgrade().is_some_and(|code| code.may_open()));
         let is_file = |entry: &&Entry| matches!(entry.module.kind, ModuleKind::File(_));
-        let files = self.entries.values().filter(is_file).map(|entry| entry.by.process);
+        let files = self.entries.values().filter(is_file).map(|entry| entry.by);
         let open = files.chain(self.generated.iter().map(|(by, _)| *by)).collect::<Vec<_>>();
         self.open_files = open.len();
         self.open_shares.recount(open.into_iter());
@@ -412,7 +412,7 @@ impl Modules {
         let may_open = self.may_hold_open(by);
         let code = Arc::new(GeneratedCode::within(by, may_open, &self.names));
         if may_open {
-            self.generated.push((by.process, Arc::downgrade(&code)));
+            self.generated.push((by, Arc::downgrade(&code)));
         }
         code
     }

@@ -1,12 +1,12 @@
 //! Processes that fill tables. Other processes keep their stacks and names.
 
 use super::{
-    MAX_RESIDENT_BYTES, MIB, PROFILE, Place, STATUS, elf::Elf, ends, honest_is_named, named,
+    GIB, MAX_RESIDENT_BYTES, MIB, PROFILE, Place, STATUS, elf::Elf, ends, honest_is_named, named,
     resident,
 };
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::build;
-use sampler_tests::nobody::{as_nobody, open_directory};
+use sampler_tests::nobody::as_nobody;
 use sampler_tests::{Daemon, Workload, usage, wait};
 use std::fs;
 use std::path::Path;
@@ -122,7 +122,6 @@ fn endless_files_leave_room_for_others() -> Result<()> {
 /// A sparse file may claim gigabytes of symbols, and takes seconds to search. Nobody waits.
 #[test]
 fn files_that_take_long_to_search_keep_nobody_waiting() -> Result<()> {
-    const GIB: u64 = 1 << 30;
     let place = Place::new()?;
     let path = place.path("sparse");
     Elf::default().claiming_symbols(GIB).write(&path)?;
@@ -153,7 +152,6 @@ fn files_that_take_long_to_search_keep_nobody_waiting() -> Result<()> {
 fn a_user_of_many_processes_leaves_room_for_others() -> Result<()> {
     let place = Place::new()?;
     let [bomb, mapped] = ["bomb", "mapped"].map(|name| place.path(name));
-    open_directory(mapped.parent().context("a directory")?)?;
     Elf::default().symbol("one_of_many").write(&mapped)?;
     fs::copy(build::compile("bomb.c", &[])?, &bomb).context("copy bomb.c")?;
     // More files than the table of modules has room for.

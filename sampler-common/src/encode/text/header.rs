@@ -107,15 +107,18 @@ fn interval(estimate: &Estimate) -> String {
     if estimate.has_interval() { plus_minus(estimate) } else { "(no interval)".to_owned() }
 }
 
+/// See [`number_of_objects`].
+const WIDE: f64 = 10.0;
+
 /// A number of objects with its interval. For an estimate of 0 the text says how many there may be.
-/// Few samples of large blocks say little about small ones: an estimate that may be ten times as
-/// large is not shown, but its interval.
+/// If the upper end is more than [`WIDE`] times the estimate, only the interval is shown: few
+/// samples of large blocks say little about small ones.
 fn number_of_objects(estimate: &Estimate) -> String {
     let Estimate { value, low, high, .. } = *estimate;
     let shown = human_count(value);
     match (estimate.has_interval(), value <= 0.0) {
         (true, true) => format!("{shown} objects ({})", between("0", &human_count(high))),
-        (true, false) if high > 10.0 * value => {
+        (true, false) if high > WIDE * value => {
             format!("{} objects", between(&human_count(low), &human_count(high)))
         }
         (true, false) => format!("{shown} objects {}", plus_minus(estimate)),

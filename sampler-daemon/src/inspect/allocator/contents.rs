@@ -77,11 +77,13 @@ impl Contents {
             Ok(contents) => Ok(contents),
             Err(ElfError::NotElf) => Ok(Contents::default()),
             Err(ElfError::Read(error)) => Err(error),
-            Err(error) => Ok(Contents {
-                gap: Some(Gap::Unreadable(error.to_string())),
-                ..Contents::default()
-            }),
+            Err(error) => Ok(Contents::unreadable(&error)),
         }
+    }
+
+    /// The contents of a file that cannot be read.
+    pub(in crate::inspect) fn unreadable(error: &impl ToString) -> Contents {
+        Contents { gap: Some(Gap::Unreadable(error.to_string())), ..Contents::default() }
     }
 
     fn of(

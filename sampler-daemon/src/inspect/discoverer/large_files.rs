@@ -11,11 +11,14 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most files of one owner that wait. Further ones are searched when a process is inspected again.
-const MAX_WAITING: usize = 8;
+/// Most files of one owner that wait. Further ones wait until a process is inspected again.
+const MAX_OF_OWNER: usize = 8;
+/// Most files that wait. Each holds a descriptor.
+const MAX_WAITING: usize = 128;
 /// The thread ends after this time without a file.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -29,8 +32,8 @@ struct Job {
     executables: Executables,
 }
 
-/// A file that was searched.
-pub(super) type Searched = (Version, io::Result<Contents>);
+/// A file that was searched, and its path.
+pub(super) type Searched = (Version, String, Contents);
 
 /// The files that wait, and the results.
 #[derive(Debug, Default)]
@@ -93,14 +96,22 @@ impl Shared {
                 }
             };
             drop(queue);
-            let contents = Contents::read(&job.file, &job.path, job.spec, job.executables);
+            let contents = contents(&job);
             let mut queue = self.queue();
             queue.unfinished.remove(&job.version);
-            queue.searched.push((job.version, contents));
+            queue.searched.push((job.version, job.path, contents));
             drop(queue);
             self.changed.notify_all();
         }
     }
+}
+
+/// Searches a file. What cannot be read is not read again.
+fn contents(job: &Job) -> Contents {
+    let read = || Contents::read(&job.file, &job.path, job.spec, job.executables);
+    let read = catch_unwind(AssertUnwindSafe(read));
+    let read = read.unwrap_or_else(|_| Err(io::Error::other("the search has panicked")));
+    read.unwrap_or_else(|error| Contents::unreadable(&error))
 }
 
 /// The search of large files.
@@ -108,7 +119,7 @@ impl Shared {
 pub(super) struct LargeFiles(Arc<Shared>);
 
 impl LargeFiles {
-    /// Has a file searched, unless it waits already or too many files of its owner wait. Returns
+    /// Has a file searched, unless it waits already or too many files wait. Returns
     /// false if there is no thread to search it.
     pub(super) fn search(
         &self,
@@ -119,8 +130,9 @@ impl LargeFiles {
     ) -> bool {
         let owner = file.metadata().map_or(0, |of| of.uid());
         let mut queue = self.0.queue();
-        let jobs = queue.waiting.get(&owner).map_or(0, VecDeque::len);
-        if !queue.unfinished.contains(&version) && jobs < MAX_WAITING {
+        let of_owner = queue.waiting.get(&owner).map_or(0, VecDeque::len);
+        let has_room = of_owner < MAX_OF_OWNER && queue.unfinished.len() < MAX_WAITING;
+        if has_room && !queue.unfinished.contains(&version) {
             let (file, path) = (Arc::clone(file), path.to_owned());
             let job = Job { version, file, path, spec, executables };
             queue.waiting.entry(owner).or_default().push_back(job);
@@ -186,6 +198,6 @@ mod tests {
         files.wait(Duration::from_secs(60));
         let found = files.take();
         assert_eq!(found.len(), 1);
-        assert!(found[0].0 == version && found[0].1.as_ref().unwrap().is_program);
+        assert!(found[0].0 == version && found[0].2.is_program);
     }
 }

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const MAX_INSPECTED: usize = 16 * 1024;
 /// Most files that wait for their search. The survey finds further ones.
 const MAX_WAITING: usize = 1024;
+/// Most large files that wait for the end of their search. The survey finds further ones.
+const MAX_UNFINISHED: usize = 64;
 /// Longest time of one call of `search_waiting`, during which samples wait.
 const MAX_TURN: Duration = Duration::from_millis(5);
 
@@ -42,8 +44,10 @@ pub struct InspectedFiles {
     /// Programs among the files that Go's linker made, by device and inode.
     go_programs: FxHashSet<((i32, i32), u64)>,
     waiting: VecDeque<(u32, u32, Identity, Mapping)>,
-    /// Large files that are being searched.
+    /// Large files that are being searched, at most [`MAX_UNFINISHED`].
     unfinished: VecDeque<(u32, u32, Identity, Mapping)>,
+    /// [`Discoverer::searched_large_files`] when they were tried last.
+    searched: u64,
     missed: u64,
 }
 
@@ -66,7 +70,7 @@ impl InspectedFiles {
     ) -> &[Allocator] {
         let identity = (mapping.device, mapping.inode, generation);
         let is_new = !self.has(mapping, generation);
-        if is_new && self.waiting.len() + self.unfinished.len() >= MAX_WAITING {
+        if is_new && self.waiting.len() >= MAX_WAITING {
             self.missed += 1;
         } else if is_new {
             if self.seen.len() >= MAX_INSPECTED {
@@ -81,7 +85,8 @@ impl InspectedFiles {
 
     /// Searches files that wait, for a few milliseconds at most.
     pub fn search_waiting(&mut self, discoverer: &mut Discoverer) -> Vec<Found> {
-        if discoverer.has_searched_large_files() {
+        let searched = discoverer.searched_large_files();
+        if searched != std::mem::replace(&mut self.searched, searched) {
             self.waiting.append(&mut self.unfinished);
         }
         let mut found = Vec::new();
@@ -96,8 +101,14 @@ impl InspectedFiles {
                     let Backing::File(path) = &mapping.backing else { continue };
                     let file = Arc::new(file);
                     let contents = discoverer.contents_of(Arc::clone(&file), path);
-                    if contents.is_unfinished {
+                    if contents.is_unfinished && self.unfinished.len() < MAX_UNFINISHED {
                         self.unfinished.push_back((pid, parent, identity, mapping));
+                        continue;
+                    }
+                    if contents.is_unfinished {
+                        // The survey finds the file.
+                        self.seen.remove(&identity);
+                        self.missed += 1;
                         continue;
                     }
                     self.seen.insert(identity, contents.files().cloned().collect());

@@ -36,8 +36,6 @@ pub struct Process {
     pub pid: u32,
     /// Start time in clock ticks since boot. Pid and start time identify the process for good.
     pub start_ticks: u64,
-    /// Id of its real user when it was opened.
-    pub user: u32,
     /// Pidfd, readable once all threads of the process have exited.
     pub pidfd: OwnedFd,
 }
@@ -73,7 +71,7 @@ impl Process {
     pub fn open(pid: u32) -> Result<Process, ProcessError> {
         let pidfd = open_pidfd(pid)?;
         match Facts::read(pid) {
-            Ok(facts) => facts.process(pid, pidfd).checked(&facts),
+            Ok(facts) => Process { pid, start_ticks: facts.start_ticks, pidfd }.checked(&facts),
             Err(_) if has_exited(&pidfd) => Err(ProcessError::NotFound(pid)),
             Err(error) => Err(error),
         }
@@ -87,7 +85,7 @@ impl Process {
     pub fn open_running(pid: u32) -> Result<Process, ProcessError> {
         let pidfd = open_pidfd(pid)?;
         let facts = Facts::read(pid)?;
-        let process = facts.process(pid, pidfd);
+        let process = Process { pid, start_ticks: facts.start_ticks, pidfd };
         if process.is_running() { Ok(process) } else { Err(ProcessError::Exited(pid)) }
     }
 
@@ -160,6 +158,11 @@ pub fn exe(pid: u32) -> String {
 pub fn comm(pid: u32) -> String {
     let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(comm.strip_suffix(b"\n").unwrap_or(&comm)).into_owned()
+}
+
+/// Id of the real user of process `pid`; `None` if it is gone.
+pub fn user(pid: u32) -> Option<u32> {
+    Facts::read(pid).ok().map(|facts| facts.user)
 }
 
 /// When a process started, in ticks since the boot and as a time (to 10 ms); `None` if it is gone.
@@ -254,10 +257,6 @@ impl Facts {
             let error = io::Error::new(ErrorKind::InvalidData, "unknown format");
             ProcessError::Io(pid, "read its /proc entry", error)
         })
-    }
-
-    fn process(&self, pid: u32, pidfd: OwnedFd) -> Process {
-        Process { pid, start_ticks: self.start_ticks, user: self.user, pidfd }
     }
 
     fn parse(stat: &str, status: &str) -> Option<Facts> {

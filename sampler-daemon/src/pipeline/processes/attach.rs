@@ -2,12 +2,12 @@
 
 use super::facts;
 use super::process::ProfiledProcess;
-use super::schedule::{InspectionTimer, NEW_IMAGE_WAIT};
+use super::schedule::InspectionTimer;
 use crate::bpf::ProbeEngine;
 use crate::bpf::maps::totals::SlotTotals;
 use crate::inspect::code::patched::Patched;
 use crate::inspect::discovery::Discovery;
-use crate::inspect::hazard::Hazard;
+use crate::inspect::hazard::{Hazard, has_program};
 use crate::inspect::mappings;
 use crate::inspect::mappings::unchanged::MappingsFingerprint;
 use crate::inspect::process::Process;
@@ -35,6 +35,8 @@ pub(in crate::pipeline) struct Attached {
     /// Whether the process runs a new program image, of which it is not known yet what stays
     /// mapped.
     pub(in crate::pipeline) has_new_image: bool,
+    /// Whether a large file was still being searched at the last inspection.
+    pub(super) is_unfinished: bool,
     /// Why the image must not be probed.
     pub(in crate::pipeline) hazard: Option<Hazard>,
     /// Patched functions of the image, which are left unprobed.
@@ -80,7 +82,9 @@ impl Worker {
         if let Some(hazard) = self.hazard(pid) {
             return Err(AttachError::Harmful(pid, hazard));
         }
-        let exited = |error| if process.is_running() { error } else { AttachError::Exited(pid) };
+        // The kernel frees the memory of an exiting process before it signals the end.
+        let is_there = || process.is_running() && has_program(pid);
+        let exited = |error| if is_there() { error } else { AttachError::Exited(pid) };
         let mut discovery = self.discover(pid).map_err(exited)?;
         if discovery.is_unfinished {
             self.discoverer.wait_for_large_files();
@@ -88,7 +92,7 @@ impl Worker {
         }
         // Children of the process may have an allocator.
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
-        if has_none {
+        if has_none && !discovery.is_unfinished {
             let why = match discovery.blind_spots.is_empty() {
                 true => "none is mapped".to_owned(),
                 false => {
@@ -153,6 +157,7 @@ impl Worker {
             timer: InspectionTimer::sweep(),
             fingerprint: MappingsFingerprint::default(),
             has_new_image: false,
+            is_unfinished: false,
             hazard: None,
             patched: Vec::new(),
             learning: Box::new(Learning::new(SlotTotals::default())),
@@ -206,6 +211,8 @@ impl Worker {
             record.has_unseen_allocations = true;
         }
         let known = profiled.allocators.len();
+        let was_unfinished =
+            std::mem::replace(&mut attached.is_unfinished, discovery.is_unfinished);
         for allocator in discovery.allocators {
             let identity = allocator.identity;
             let is_known = profiled.allocators.iter().any(|known| known.identity == identity);
@@ -238,11 +245,10 @@ impl Worker {
             record.allocators.push(allocator.title());
             profiled.allocators.push(allocator);
         }
-        if discovery.is_unfinished {
-            attached.timer.inspect_after(NEW_IMAGE_WAIT);
-        }
         let any = !profiled.allocators.is_empty();
         if profiled.allocators.len() > known {
+            // What it gave out while its file was being searched is not seen.
+            record.has_unseen_allocations |= was_unfinished;
             // A new allocator may have been patched between the comparison and the attach.
             attached.timer.inspect_now();
         }

@@ -9,6 +9,7 @@ use crate::store::{ProcessIdentity, ProcessRecord};
 
 /// The identity of a process, whichever process has its pid now.
 pub(in crate::pipeline) struct Facts {
+    user: Option<u32>,
     comm: String,
     exe: String,
     cgroup: Cgroup,
@@ -19,6 +20,7 @@ impl Facts {
     /// Facts of the process that has `pid`; empty if there is none.
     pub(in crate::pipeline) fn of(pid: u32) -> Facts {
         Facts {
+            user: process::user(pid),
             comm: process::comm(pid),
             exe: process::exe(pid),
             cgroup: cgroup::read(pid),
@@ -47,7 +49,7 @@ pub(in crate::pipeline) fn read(record: &mut ProcessRecord, process: &Process) {
         return;
     }
     record.anonymous_bytes = memory::anonymous_bytes(process.pid, process.start_ticks);
-    record.user = process.user;
+    record.user = facts.user.unwrap_or(record.user);
     record.comm = facts.comm;
     record.exe = facts.exe;
     record.origin.cgroup = facts.cgroup.path;

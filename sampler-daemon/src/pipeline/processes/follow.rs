@@ -168,10 +168,20 @@ impl Worker {
         self.close_left();
     }
 
+    /// Inspects processes again with large files, some of which have been searched.
+    fn inspect_unfinished(&mut self) {
+        if !self.survey.has_new_results(self.discoverer.searched_large_files()) {
+            return;
+        }
+        let all = self.ingest.table.all_attached_mut();
+        all.filter(|(_, of)| of.is_unfinished).for_each(|(_, of)| of.timer.inspect_now());
+    }
+
     /// Inspects processes for new allocators when they are due, and for an `execve` whose event was
     /// lost.
     pub(in crate::pipeline) fn look_at_due_processes(&mut self) {
         self.links.forget_closed();
+        self.inspect_unfinished();
         let now = Instant::now();
         let longest = longest_wait(self.config.attach_mode, self.process_events.is_open());
         let due: Vec<u32> = self

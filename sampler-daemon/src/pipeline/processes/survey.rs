@@ -23,11 +23,25 @@ pub(in crate::pipeline) struct Survey {
     known: FxHashSet<u32>,
     /// Processes that are still to be inspected.
     waiting: Vec<u32>,
+    /// Processes with large files that were being searched when they were inspected.
+    unfinished: FxHashSet<u32>,
+    /// Number of large files that had been searched by then.
+    searched: u64,
     /// Allocators found in the round so far, by device and inode; none between rounds.
     round: Option<FxHashSet<(u64, u64)>>,
 }
 
 impl Survey {
+    /// Notes how many large files have been searched. Returns whether there are more than at the
+    /// last call. Then the processes with such files are inspected again.
+    pub(super) fn has_new_results(&mut self, searched: u64) -> bool {
+        if searched == std::mem::replace(&mut self.searched, searched) {
+            return false;
+        }
+        self.waiting.extend(self.unfinished.drain());
+        true
+    }
+
     /// Whether a survey is due. It does not begin before the last one has ended.
     fn is_due(&self, now: Instant) -> bool {
         self.waiting.is_empty() && self.timer.is_due(now)
@@ -82,6 +96,7 @@ impl Worker {
             let new = pids.difference(&self.survey.known);
             self.survey.waiting.extend(new);
         }
+        self.survey.unfinished.retain(|pid| pids.contains(pid));
         self.survey.known = pids;
     }
 
@@ -100,8 +115,9 @@ impl Worker {
         }
         let Ok(discovery) = discovery else { return };
         if discovery.is_unfinished {
-            // The next survey takes the process for a new one.
-            self.survey.known.remove(&pid);
+            self.survey.unfinished.insert(pid);
+            // A link of a file that is being searched must not count as left.
+            self.survey.round = None;
         }
         self.end_refusal(pid);
         if self.process_events.is_open() {

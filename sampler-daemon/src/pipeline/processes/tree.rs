@@ -147,7 +147,8 @@ impl Worker {
             // nowhere else.
             tracing::warn!("{blind_spot}");
         }
-        if discovery.allocators.is_empty() && discovery.samplers.is_empty() {
+        let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
+        if has_none && !discovery.is_unfinished {
             // No error: as a rule, a program that `sampler run` starts has its allocator in a
             // library.
             tracing::info!("{} defines no allocator: nothing is probed in it", path.display());

@@ -5,6 +5,7 @@ use super::mapped::AllocatorTexts;
 use super::python::WaitingPython;
 use super::stack_cache::StackCache;
 use crate::bpf::ring::Record;
+use crate::inspect::process;
 use crate::pipeline::collect::LastCollection;
 use crate::pipeline::processes::process::{ProcessTable, ProfiledProcess};
 use crate::pipeline::rates::pressure::Arrivals;
@@ -19,6 +20,7 @@ use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::Sample;
 use sampler_common::sampling::Design;
+use sampler_common::share::UNKNOWN_USER;
 use sampler_common::source::SampleSource;
 use sampler_common::wire::{AllocationRecord, FreeRecord, Role, Space};
 use std::sync::Arc;
@@ -164,6 +166,8 @@ impl Ingest {
         }
         let mut record = ProcessRecord::new(pid, self.default_sampling());
         record.comm = comm;
+        // The first samples have their user, too.
+        record.user = process::user(pid).unwrap_or(UNKNOWN_USER);
         let process = self.processes.insert(record);
         self.table.insert(space.slot, ProfiledProcess::new(process, pid, space.generation));
         self.events.push(Event::Appeared { slot: space.slot });

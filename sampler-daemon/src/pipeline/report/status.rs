@@ -267,7 +267,7 @@ impl Worker {
         let lines = [
             (
                 table_full,
-                "times a file found no room, because its process had its share of those that are known: code in it has no name",
+                "times a file found no room, because its process or its user had its share of those that are known: code in it has no name",
             ),
             (
                 unopened,
@@ -279,11 +279,11 @@ impl Worker {
             ),
             (
                 names_refused,
-                "names of generated code found no room, of which each process has its share",
+                "names of generated code found no room, of which each user and each process has its share",
             ),
             (
                 no_room_for_sections,
-                "times there was no room for a file's unwind information, of which each process has its share: stacks end there",
+                "times there was no room for a file's unwind information, of which each user and each process has its share: stacks end there",
             ),
         ];
         let nonzero = lines.into_iter().filter(|(count, _)| *count > 0);
@@ -301,7 +301,7 @@ impl Worker {
         let refused = self.ingest.outcomes.get(Outcome::StackTableFull);
         blind_spots.extend((refused > 0).then(|| {
             format!(
-                "the stacks of {} samples: each process has its share of the stack table (give a larger interval)",
+                "the stacks of {} samples: each user and each process has its share of the stack table (give a larger interval)",
                 units::grouped(refused)
             )
         }));

@@ -68,9 +68,9 @@ impl Store {
 
     fn fold(&mut self, windows: &mut Windows, most: usize, at_once: usize) {
         let moves = self.processes.fold_beyond(most, at_once);
-        self.rows.fold(&moves);
-        self.live.fold(&moves);
-        self.lifetimes.fold(&moves);
+        self.rows.fold(&moves, |_| 1);
+        self.live.fold(&moves, |_| 1);
+        self.lifetimes.fold(&moves, |_| 1);
         windows.fold(&moves);
     }
 

@@ -50,8 +50,7 @@ impl CfiCache {
 
     fn recount(&mut self) {
         self.bytes = self.entries.values().map(Entry::size).sum();
-        self.shares
-            .recount_sizes(self.entries.values().map(|entry| (entry.by.process, entry.size())));
+        self.shares.recount_sizes(self.entries.values().map(|entry| (entry.by, entry.size())));
     }
 
     pub(in crate::unwind) fn keep(
