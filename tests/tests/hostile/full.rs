@@ -166,8 +166,8 @@ fn a_user_of_many_processes_leaves_room_for_others() -> Result<()> {
     let mut daemon = Daemon::start(&pids, &["--interval", "4KiB"])?;
     bombs.iter_mut().try_for_each(Workload::go)?;
     refused(&daemon, "of one process")?;
-    // Three quarters of the user's part, which is three quarters of the table.
-    let limit = 16 * 1024 * 9 / 16;
+    // Seven eighths of the user's part, which is three quarters of the table.
+    let limit = 16 * 1024 * 3 / 4 * 7 / 8;
     wait::until_deadline("a full part", Duration::from_secs(60), || {
         Ok((used(&daemon, "modules")? + 100 > limit).then_some(()))
     })?;
