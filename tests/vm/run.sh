@@ -3,7 +3,7 @@
 # emulation, no KVM needed) with an initramfs that holds samplerd, sampler and two workloads, and
 # fails unless the numbers are the truth (see init).
 #
-#   tests/vm/run.sh [6.1|6.12|sid]     default 6.1, which has neither multi nor session uprobes
+#   tests/vm/run.sh [6.1|6.12|sid|all]     default 6.1, which has neither multi nor session uprobes
 #
 # Needs a Debian machine with qemu-system-x86, busybox-static and cpio, a C compiler, and the programs
 # built before (cargo xtask build-ebpf && cargo xtask build-preload && cargo build --release --bins).
@@ -16,10 +16,17 @@ root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 version=${1:-6.1}
 case $version in
+all)
+    for each in 6.1 6.12 sid; do
+        echo "== Debian's kernel $each"
+        "$0" $each
+    done
+    exit
+    ;;
 6.1) meta=linux-image-cloud-amd64 engine=perf refused="session multi" ;;
 6.12) meta=linux-image-6.12-cloud-amd64 engine=multi refused=session ;;
 sid) meta=linux-image-cloud-amd64 engine=session refused= ;;
-*) echo "run.sh: kernel $version is unknown (try 6.1, 6.12 or sid)" >&2; exit 2 ;;
+*) echo "run.sh: kernel $version is unknown (try 6.1, 6.12, sid or all)" >&2; exit 2 ;;
 esac
 for need in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio cc:gcc; do
     command -v "${need%%:*}" >/dev/null ||
