@@ -75,15 +75,14 @@ impl Cycles {
 impl Drop for Cycles {
     fn drop(&mut self) {
         self.stops_us.sort_unstable();
-        let at = |share: usize| self.stops_us.get(self.stops_us.len() * share / 100);
+        let middle = self.stops_us.get(self.stops_us.len() / 2).copied().unwrap_or_default();
+        let longest = self.stops_us.last().copied().unwrap_or_default();
         println!(
-            "{}: {} cycles of {} processes in {:.1} s; all threads stood for {:?} µs in the median, {:?} at most",
+            "{}: {} cycles of {} processes in {:.1} s; all threads stood for {middle} µs in the median, {longest} at most",
             self.name,
             self.made,
             self.pids.len(),
             self.started.elapsed().as_secs_f64(),
-            at(50),
-            self.stops_us.last()
         );
     }
 }
