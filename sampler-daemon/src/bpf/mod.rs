@@ -26,7 +26,7 @@ pub mod usdt;
 mod verifier;
 
 pub use engine::ProbeEngine;
-pub use guardian::{Attacher, Guardian, Link, close_and_wait};
+pub use guardian::{Attacher, Guardian, Link, all_or_none, close_and_wait};
 pub use kernel::{Kernel, Settings};
 pub use link::Points;
 pub use usdt::UsdtPoint;

@@ -1,6 +1,6 @@
 //! The probed places of an allocator, and the attaching itself.
 
-use crate::bpf::{Kernel, Link, Points, Settings, UsdtPoint, close_and_wait};
+use crate::bpf::{Kernel, Link, Points, Settings, UsdtPoint, all_or_none, close_and_wait};
 use crate::inspect::allocator::Allocator;
 use crate::inspect::discovery::SelfSampler;
 use sampler_common::wire::{Cookie, Role, SHARED};
@@ -79,17 +79,11 @@ pub(super) fn reattach(
     let rest = Points { freeing: Vec::new(), ..rest };
     let freeing = kernel.attach(&allocator.file, pid, &frees);
     close_and_wait(old);
-    let mut links = freeing?;
-    match kernel.attach(&allocator.file, pid, &rest) {
-        Ok(others) => {
-            links.extend(others);
-            Ok(links)
-        }
-        Err(error) => {
-            close_and_wait(links);
-            Err(error)
-        }
-    }
+    all_or_none(|links| {
+        links.extend(freeing?);
+        links.extend(kernel.attach(&allocator.file, pid, &rest)?);
+        Ok(())
+    })
 }
 
 /// Returns the points to attach to, for the process of a slot or for all processes that share a

@@ -5,7 +5,7 @@ use super::processes::process::ProfiledProcess;
 use super::records::ingest::Ingest;
 use crate::store::give_up::give_up;
 use crate::store::stacks::{MAX_STACKS, StackFrame};
-use crate::store::{Moves, ProcessId, Processes};
+use crate::store::{Moves, ProcessId};
 use crate::unwind::{Image, ModuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::counters::Outcome;
@@ -91,12 +91,12 @@ impl Ingest {
 
     /// Moves all data of processes and stacks that have moved.
     pub(super) fn move_all(&mut self, moves: &Moves) {
-        let user_of = user_of(&self.processes);
-        self.rows.fold(moves, &user_of);
+        let holder_of = |process| self.processes.holder(process);
+        self.rows.fold(moves, holder_of);
         self.windows.fold(moves);
-        self.live.fold(moves, &user_of);
-        self.lifetimes.fold(moves, &user_of);
-        self.mapped.fold(moves, &user_of);
+        self.live.fold(moves, holder_of);
+        self.lifetimes.fold(moves, holder_of);
+        self.mapped.fold(moves, holder_of);
         self.window_samples.fold(moves);
     }
 
@@ -113,11 +113,6 @@ impl Ingest {
             let process = self.table.id_of(space.slot).unwrap_or(ProcessId(u32::MAX));
             self.stacks.need(&mut needs, process, stack);
         }
-        self.stacks.collect(needs, user_of(&self.processes));
+        self.stacks.collect(needs, |process| self.processes.holder(process));
     }
-}
-
-/// The user of each process.
-fn user_of(processes: &Processes) -> impl Fn(ProcessId) -> u32 {
-    |process| processes.user(process)
 }

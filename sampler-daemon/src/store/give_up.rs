@@ -78,16 +78,16 @@ mod tests {
                         && windows.add(process, stack, &sample, 0)
                 );
                 assert!(lifetimes.ended(&held, 1, 5));
-                live.leave_behind(vec![held], |_| 1);
+                live.leave_behind(vec![held], Holder::of_unknown_user);
                 total += sample.bytes();
             }
         }
         let (moves, discarded) = give_up([&rows].into_iter(), |process| process != running, 34);
         assert_eq!(discarded, 70);
-        rows.fold(&moves, |_| 1);
+        rows.fold(&moves, Holder::of_unknown_user);
         windows.fold(&moves);
-        live.fold(&moves, |_| 1);
-        lifetimes.fold(&moves, |_| 1);
+        live.fold(&moves, Holder::of_unknown_user);
+        lifetimes.fold(&moves, Holder::of_unknown_user);
         let of = |process, stacks: &mut dyn Iterator<Item = (ProcessId, StackId)>| {
             let own = stacks.filter(|(of, _)| *of == process).map(|(_, stack)| stack);
             own.collect::<BTreeSet<_>>()

@@ -122,8 +122,8 @@ impl Lifetimes {
     }
 
     /// Applies moves of folded processes and of discarded stacks: life tables move to the folded
-    /// record, or lose their stack. `user_of` as for [`Rows::fold`](super::Rows::fold).
-    pub fn fold(&mut self, moves: &Moves, user_of: impl Fn(ProcessId) -> u32) {
+    /// record, or lose their stack. `holder_of` as for [`Rows::fold`](super::Rows::fold).
+    pub fn fold(&mut self, moves: &Moves, holder_of: impl Fn(ProcessId) -> Holder<ProcessId>) {
         let moved = |process: ProcessId, stack: StackId| moves.stack(process, stack).is_some();
         let cells = self.cells.extract_if(|(process, stack, _), _| moved(*process, *stack));
         for ((process, stack, bucket), fates) in cells.collect::<Vec<_>>() {
@@ -132,8 +132,7 @@ impl Lifetimes {
             sums.iter_mut().zip(&fates).for_each(|(sum, fate)| sum.add(fate));
         }
         give_back(&mut self.cells);
-        let holder = |process| Holder { user: user_of(process), process };
-        self.shares.recount(self.cells.keys().map(|(process, ..)| holder(*process)));
+        self.shares.recount(self.cells.keys().map(|(process, ..)| holder_of(*process)));
         let sums = self.byte_seconds.extract_if(|(process, stack), _| moved(*process, *stack));
         for ((process, stack), sum) in sums.collect::<Vec<_>>() {
             let Some((process, stack)) = moves.stack(process, stack) else { continue };

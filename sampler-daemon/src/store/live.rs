@@ -104,19 +104,22 @@ impl LiveSamples {
 
     /// Adds the peaks of folded processes to the peaks of their folded records. These processes
     /// have no live samples any more. Only such processes discard stacks, too.
-    /// `user_of` as for [`Rows::fold`](super::Rows::fold).
-    pub fn fold(&mut self, moves: &Moves, user_of: impl Fn(ProcessId) -> u32) {
+    /// `holder_of` as for [`Rows::fold`](super::Rows::fold).
+    pub fn fold(&mut self, moves: &Moves, holder_of: impl Fn(ProcessId) -> Holder<ProcessId>) {
         self.peaks.fold(moves);
         self.left.iter_mut().for_each(|live| live.follow(moves));
-        let holder = |process| Holder { user: user_of(process), process };
-        self.left_shares.recount(self.left.iter().map(|live| holder(live.process)));
+        self.left_shares.recount(self.left.iter().map(|live| holder_of(live.process)));
     }
 
-    /// Keeps samples that have ended with their process. `user_of` is the user of each process.
-    pub fn leave_behind(&mut self, ended: Vec<LiveSample>, user_of: impl Fn(ProcessId) -> u32) {
+    /// Keeps samples that have ended with their process. `holder_of` as for
+    /// [`Rows::fold`](super::Rows::fold).
+    pub fn leave_behind(
+        &mut self,
+        ended: Vec<LiveSample>,
+        holder_of: impl Fn(ProcessId) -> Holder<ProcessId>,
+    ) {
         for live in ended {
-            let holder = Holder { user: user_of(live.process), process: live.process };
-            match self.left_shares.grow(holder, self.left.len(), MAX_LEFT) {
+            match self.left_shares.grow(holder_of(live.process), self.left.len(), MAX_LEFT) {
                 true => self.left.push(live),
                 false => self.left_out += 1,
             }
@@ -234,11 +237,14 @@ mod tests {
     fn blocks_kept_from_exited_processes_are_bounded() {
         let mut samples = LiveSamples::default();
         let share = alone(MAX_LEFT);
-        samples.leave_behind((0..share as u64).map(|time| live(0, 1, time)).collect(), |_| 1);
+        samples.leave_behind(
+            (0..share as u64).map(|time| live(0, 1, time)).collect(),
+            Holder::of_unknown_user,
+        );
         assert_eq!((samples.left_behind().count(), samples.left_out()), (share, 0));
-        samples.leave_behind(vec![live(0, 1, 0); 3], |_| 1);
+        samples.leave_behind(vec![live(0, 1, 0); 3], Holder::of_unknown_user);
         assert_eq!((samples.left_behind().count(), samples.left_out()), (share, 3));
-        samples.leave_behind(vec![live(1, 1, 0); 300], |_| 1);
+        samples.leave_behind(vec![live(1, 1, 0); 300], Holder::of_unknown_user);
         assert_eq!((samples.left_behind().count(), samples.left_out()), (share + 300, 3));
         assert!(samples.is_empty(), "nobody holds them");
     }

@@ -256,14 +256,10 @@ impl Processes {
         &mut self.records[id.0 as usize].record
     }
 
-    /// The user of a process; [`UNKNOWN_USER`] for the id of no process.
-    pub fn user(&self, process: ProcessId) -> u32 {
-        self.records.get(process.0 as usize).map_or(UNKNOWN_USER, |entry| entry.record.user)
-    }
-
-    /// A process as the holder of entries in shared tables.
+    /// A process as the holder of entries in shared tables. The id of no process has no known user.
     pub fn holder(&self, process: ProcessId) -> Holder<ProcessId> {
-        Holder { user: self.user(process), process }
+        let entry = self.records.get(process.0 as usize);
+        Holder { user: entry.map_or(UNKNOWN_USER, |entry| entry.record.user), process }
     }
 
     /// Removes and returns the record of a process. Its number can be reused when all its entries

@@ -58,16 +58,15 @@ impl Rows {
     }
 
     /// Applies moves of folded processes and of discarded stacks: rows move to the folded record,
-    /// or lose their stack. `user_of` is the user of each process and of each folded record.
-    pub fn fold(&mut self, moves: &Moves, user_of: impl Fn(ProcessId) -> u32) {
+    /// or lose their stack. `holder_of` gives the user of each process and of each folded record.
+    pub fn fold(&mut self, moves: &Moves, holder_of: impl Fn(ProcessId) -> Holder<ProcessId>) {
         let moved = self.rows.extract_if(|key, _| moves.stack(key.process, key.stack).is_some());
         for (key, moments) in moved.collect::<Vec<_>>() {
             let Some((process, stack)) = moves.stack(key.process, key.stack) else { continue };
             self.rows.entry(RowKey { process, stack, ..key }).or_default().add(&moments);
         }
         give_back(&mut self.rows);
-        let holder = |process| Holder { user: user_of(process), process };
-        self.shares.recount(self.rows.keys().map(|key| holder(key.process)));
+        self.shares.recount(self.rows.keys().map(|key| holder_of(key.process)));
     }
 
     /// All rows, with their allocation moments.

@@ -254,7 +254,11 @@ impl Stacks {
 
     /// Removes stacks that nothing needs, and frames that are in no stack any more. Their numbers
     /// are reused.
-    pub fn collect(&mut self, mut needs: Needs, user_of: impl Fn(ProcessId) -> u32) {
+    pub fn collect(
+        &mut self,
+        mut needs: Needs,
+        holder_of: impl Fn(ProcessId) -> Holder<ProcessId>,
+    ) {
         for always in [StackId::LOST, StackId::TABLE_FULL] {
             needs.0[always.0 as usize] = Some(NOBODY.process);
         }
@@ -275,17 +279,17 @@ impl Stacks {
             self.by_hash.entry(hash(&stack.what)).or_default().push(id);
         }
         self.collect_frames(frames);
-        self.recount(|process| Holder { user: user_of(process), process });
+        self.recount(holder_of);
         self.collected = self.used;
     }
 
-    fn recount(&mut self, holder: impl Fn(ProcessId) -> Holder<ProcessId>) {
+    fn recount(&mut self, holder_of: impl Fn(ProcessId) -> Holder<ProcessId>) {
         // A vacant stack is empty. All others have a frame.
         let stacks = self.stacks.iter().filter(|stack| !stack.what.is_empty());
         let depths = stacks.map(|stack| (stack.by, stack.what.len()));
-        self.shares.stacks.recount(depths.clone().map(|(by, _)| holder(by)));
-        self.shares.depth.recount_sizes(depths.clone().map(|(by, depth)| (holder(by), depth)));
-        let frames = self.frame_ids.values().map(|id| holder(self.frames[*id as usize].by));
+        self.shares.stacks.recount(depths.clone().map(|(by, _)| holder_of(by)));
+        self.shares.depth.recount_sizes(depths.clone().map(|(by, depth)| (holder_of(by), depth)));
+        let frames = self.frame_ids.values().map(|id| holder_of(self.frames[*id as usize].by));
         self.shares.frames.recount(frames);
         self.used = Usage {
             stacks: self.stacks.len() - self.vacant_stacks.len(),
@@ -438,7 +442,7 @@ mod tests {
             kept.iter().for_each(|stack| stacks.need(&mut needs, HONEST.process, *stack));
             // The previous holder does not need the stack any more.
             stacks.need(&mut needs, HONEST.process, shared);
-            stacks.collect(needs, |_| 1);
+            stacks.collect(needs, Holder::of_unknown_user);
             assert_eq!(stacks.len(), (13, 12));
             assert!(!stacks.has_grown() && !stacks.is_filled_by(|_| true));
             assert_eq!(stacks.shares.stacks.held_by(greedy.process), 0);

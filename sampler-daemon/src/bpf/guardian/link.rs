@@ -73,7 +73,7 @@ pub fn close_and_wait(mut links: Vec<Link>) {
 
 /// Returns the links that `attach` adds. On an error, none of them stays: they are closed in
 /// reverse, and none of their breakpoints can be taken for a program's patch any more.
-pub(in crate::bpf) fn all_or_none(
+pub fn all_or_none(
     attach: impl FnOnce(&mut Vec<Link>) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Link>> {
     let mut links = Vec::new();

@@ -23,8 +23,7 @@ mod link;
 mod serve;
 mod wire;
 
-pub(super) use link::all_or_none;
-pub use link::{Link, close_and_wait};
+pub use link::{Link, all_or_none, close_and_wait};
 pub use serve::{VERB, serve};
 
 use super::request::Request;

@@ -79,21 +79,12 @@ impl Shared {
     /// Searches files until none has come for a while.
     fn work(&self) {
         loop {
-            let mut queue = self.queue();
-            let job = match queue.next() {
-                Some(job) => job,
-                None => {
-                    let idle = |queue: &mut Queue| queue.waiting.is_empty();
-                    let waited = self.changed.wait_timeout_while(queue, IDLE, idle);
-                    queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-                    match queue.next() {
-                        Some(job) => job,
-                        None => {
-                            queue.has_thread = false;
-                            return;
-                        }
-                    }
-                }
+            let is_idle = |queue: &mut Queue| queue.waiting.is_empty();
+            let waited = self.changed.wait_timeout_while(self.queue(), IDLE, is_idle);
+            let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let Some(job) = queue.next() else {
+                queue.has_thread = false;
+                return;
             };
             drop(queue);
             let contents = contents(&job);

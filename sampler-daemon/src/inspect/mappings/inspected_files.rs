@@ -101,14 +101,14 @@ impl InspectedFiles {
                     let Backing::File(path) = &mapping.backing else { continue };
                     let file = Arc::new(file);
                     let contents = discoverer.contents_of(Arc::clone(&file), path);
-                    if contents.is_unfinished && self.unfinished.len() < MAX_UNFINISHED {
-                        self.unfinished.push_back((pid, parent, identity, mapping));
-                        continue;
-                    }
                     if contents.is_unfinished {
-                        // The survey finds the file.
-                        self.seen.remove(&identity);
-                        self.missed += 1;
+                        if self.unfinished.len() < MAX_UNFINISHED {
+                            self.unfinished.push_back((pid, parent, identity, mapping));
+                        } else {
+                            // The survey finds the file.
+                            self.seen.remove(&identity);
+                            self.missed += 1;
+                        }
                         continue;
                     }
                     self.seen.insert(identity, contents.files().cloned().collect());

@@ -27,7 +27,7 @@ impl Worker {
         let ended = self.end_blocks(slots, None, Outcome::EndedByExit);
         if self.config.at_exit == AtExit::Keep {
             let Ingest { live, processes, .. } = &mut self.ingest;
-            live.leave_behind(ended, |process| processes.get(process).user);
+            live.leave_behind(ended, |process| processes.holder(process));
         }
     }
 

@@ -68,9 +68,9 @@ impl Store {
 
     fn fold(&mut self, windows: &mut Windows, most: usize, at_once: usize) {
         let moves = self.processes.fold_beyond(most, at_once);
-        self.rows.fold(&moves, |_| 1);
-        self.live.fold(&moves, |_| 1);
-        self.lifetimes.fold(&moves, |_| 1);
+        self.rows.fold(&moves, Holder::of_unknown_user);
+        self.live.fold(&moves, Holder::of_unknown_user);
+        self.lifetimes.fold(&moves, Holder::of_unknown_user);
         windows.fold(&moves);
     }
 

@@ -204,8 +204,8 @@ impl Mapped {
 
     /// Moves the mappings of folded processes to their folded records. Nothing of these mappings is
     /// held any more.
-    pub fn fold(&mut self, moves: &Moves, user_of: impl Fn(ProcessId) -> u32) {
-        self.rows.fold(moves, user_of);
+    pub fn fold(&mut self, moves: &Moves, holder_of: impl Fn(ProcessId) -> Holder<ProcessId>) {
+        self.rows.fold(moves, holder_of);
         self.windows.fold(moves);
         let sums = self.allocators.extract_if(|process, _| moves.get(*process).is_some());
         for (process, sum) in sums.collect::<Vec<_>>() {
