@@ -8,7 +8,7 @@
 
 /// How calls of a function are sampled: the name of a slot's shape.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// `free(block)`
     Freed,
     /// `realloc(block, size)`
@@ -27,7 +27,8 @@ pub(crate) enum Shape {
     Sized,
     /// `aligned_alloc(alignment, size)`, `malloc(heap, size)`
     Second,
-    /// A function that frees or moves blocks, and has no slot.
+    /// A function that has no slot: one that frees or moves blocks in another way, or may throw an
+    /// exception, which must not pass a frame of the sampler.
     Unserved,
 }
 
@@ -51,26 +52,28 @@ impl Shape {
 }
 
 /// A function of an allocator.
-pub(crate) struct Entry {
+pub struct Entry {
     /// The function's name, without the allocator's prefix.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Number of integer arguments.
-    pub(crate) arguments: u8,
-    pub(crate) shape: Shape,
+    pub arguments: u8,
+    /// How calls are sampled.
+    pub shape: Shape,
 }
 
 /// An allocator.
-pub(crate) struct Family {
-    pub(crate) name: &'static str,
+pub struct Family {
+    /// The allocator's name.
+    pub name: &'static str,
     /// Functions that identify the allocator.
-    pub(crate) marks: &'static [&'static str],
+    pub marks: &'static [&'static str],
     /// Whether the names may have a prefix.
-    pub(crate) has_prefix: bool,
+    pub has_prefix: bool,
     /// Frees first, then functions like `realloc`.
-    pub(crate) entries: &'static [Entry],
+    pub entries: &'static [Entry],
     /// Functions that reach no other allocating function of the allocator by its public name, unless
     /// their own code calls it.
-    pub(crate) plain: &'static [&'static str],
+    pub plain: &'static [&'static str],
 }
 
 const fn entry(name: &'static str, arguments: u8, shape: Shape) -> Entry {
@@ -78,7 +81,7 @@ const fn entry(name: &'static str, arguments: u8, shape: Shape) -> Entry {
 }
 
 /// All of them.
-pub(crate) const FAMILIES: [Family; 2] = [JEMALLOC, MIMALLOC];
+pub const FAMILIES: [Family; 2] = [JEMALLOC, MIMALLOC];
 
 /// `xallocx` is absent: it only resizes in place.
 const JEMALLOC: Family = Family {
@@ -105,7 +108,6 @@ const JEMALLOC: Family = Family {
     plain: &["malloc", "calloc", "mallocx"],
 };
 
-/// `mi_new` and its like are absent: they may throw.
 const MIMALLOC: Family = Family {
     name: "mimalloc",
     marks: &["mi_free"],
@@ -144,6 +146,11 @@ const MIMALLOC: Family = Family {
         entry("mi_recalloc_aligned_at", 5, Shape::Array),
         entry("mi_reallocf", 2, Shape::Unserved),
         entry("mi_reallocarr", 3, Shape::Unserved),
+        entry("mi_new", 1, Shape::Unserved),
+        entry("mi_new_aligned", 2, Shape::Unserved),
+        entry("mi_new_n", 2, Shape::Unserved),
+        entry("mi_heap_alloc_new", 2, Shape::Unserved),
+        entry("mi_heap_alloc_new_n", 3, Shape::Unserved),
         entry("mi_new_realloc", 2, Shape::Unserved),
         entry("mi_new_reallocn", 3, Shape::Unserved),
         entry("mi_heap_reallocf", 3, Shape::Unserved),

@@ -12,7 +12,7 @@
 pub mod allocator;
 pub mod calls;
 pub mod elf;
-mod families;
+pub mod families;
 pub mod filter;
 pub mod hook;
 pub mod image;

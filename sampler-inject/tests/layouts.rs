@@ -89,10 +89,11 @@ struct Counts {
     pages: usize,
 }
 
-/// The functions of C of a library, but for those that are a jump to another function.
+/// The functions of the malloc family of a library, but for those that are a jump to another function.
 fn functions(library: &Library) -> Vec<&corpus::Entry> {
-    let is_hooked =
-        |entry: &&corpus::Entry| !entry.names[0].starts_with("_Z") && entry.bytes[0] != 0xe9;
+    let is_hooked = |entry: &&corpus::Entry| {
+        corpus::is_of_malloc_family(entry.names[0]) && entry.bytes[0] != 0xe9
+    };
     library.functions.iter().filter(is_hooked).collect()
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a corpus that cannot be read fails every test")]
 #![allow(dead_code, reason = "each test looks at a part of it")]
 
+use sampler_inject::allocator::FAMILY;
+use sampler_inject::families::{self, FAMILIES, Shape};
 use sampler_inject::prologue::{Code, Function};
 
 const CORPUS: &str = include_str!("../../corpus/prologues.txt");
@@ -37,27 +39,29 @@ pub(crate) fn libraries() -> Vec<Library> {
     for line in CORPUS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         match line.strip_prefix("library ") {
             Some(head) => libraries.push(Library { head, functions: Vec::new() }),
-            None => libraries.last_mut().unwrap().functions.push(Entry::parse(line)),
+            None => libraries.last_mut().unwrap().functions.extend(Entry::parse(line)),
         }
     }
     libraries
 }
 
 impl Entry {
-    fn parse(line: &'static str) -> Entry {
+    /// `None`: the injector hooks no function of these names.
+    fn parse(line: &'static str) -> Option<Entry> {
         let fields: Vec<&str> = line.split(' ').collect();
         let [address, size, names, lengths, entered, bytes] = fields[..] else { panic!("{line}") };
-        Entry {
+        let names: Vec<_> = names.split(',').filter(|name| arguments(name).is_some()).collect();
+        (!names.is_empty()).then(|| Entry {
             address: u64::from_str_radix(address, 16).unwrap(),
             size: size.parse().unwrap(),
-            names: names.split(',').collect(),
+            names,
             starts: starts(lengths),
             entered: entered.split(',').filter_map(|offset| offset.parse().ok()).collect(),
             bytes: (0..bytes.len())
                 .step_by(2)
                 .map(|at| u8::from_str_radix(&bytes[at..at + 2], 16).unwrap())
                 .collect(),
-        }
+        })
     }
 
     /// Where the function lies in the tests.
@@ -78,13 +82,16 @@ impl Entry {
             bytes: &self.bytes,
             // Jumps behind these bytes are in `jumps`.
             size: Some(self.size.min(self.bytes.len() as u64)),
-            arguments: arguments(self.names[0]),
+            arguments: arguments(self.names[0]).unwrap(),
             is_free: self.is_free(),
         }
     }
 
     pub(crate) fn is_free(&self) -> bool {
-        self.names[0] == "free" || self.names[0].starts_with("_Zd")
+        let past_malloc = past_malloc(self.names[0]);
+        past_malloc.is_some_and(|of| of.shape == Shape::Freed)
+            || self.names[0] == "free"
+            || self.names[0].starts_with("_Zd")
     }
 
     /// Jumps from elsewhere in the library to the beginning of the function, each at an address of
@@ -123,19 +130,29 @@ fn starts(lengths: &str) -> Vec<usize> {
     starts
 }
 
+/// A function that programs call past `malloc`.
+fn past_malloc(name: &str) -> Option<&'static families::Entry> {
+    let all = FAMILIES.iter().flat_map(|family| family.entries);
+    all.into_iter().find(|of| of.name == name)
+}
+
+/// Whether a function belongs to the malloc family.
+pub(crate) fn is_of_malloc_family(name: &str) -> bool {
+    FAMILY.iter().any(|(of, _)| *of == name)
+}
+
 /// Integer arguments by name. `operator delete` has further arguments, the size and the alignment
 /// of the block, which the hooks ignore.
-fn arguments(name: &str) -> u8 {
-    match name {
-        "malloc" | "free" | "valloc" | "pvalloc" => 1,
-        "calloc" | "realloc" | "memalign" | "aligned_alloc" => 2,
-        "posix_memalign" => 3,
-        "_Znwm" | "_Znam" | "_ZdlPv" | "_ZdaPv" => 1,
-        _ if name.contains("St11align_val_tRKSt9nothrow_t") => 3,
-        _ if name.starts_with("_ZdlPvmSt") || name.starts_with("_ZdaPvmSt") => 3,
-        _ if name.starts_with("_Z") => 2,
-        _ => panic!("{name}"),
-    }
+fn arguments(name: &str) -> Option<u8> {
+    let of_family = FAMILY.iter().find(|(of, _)| *of == name).map(|(_, arguments)| *arguments);
+    let listed = of_family.or(past_malloc(name).map(|of| of.arguments));
+    listed.or(match name {
+        "_Znwm" | "_Znam" | "_ZdlPv" | "_ZdaPv" => Some(1),
+        _ if name.contains("St11align_val_tRKSt9nothrow_t") => Some(3),
+        _ if name.starts_with("_ZdlPvmSt") || name.starts_with("_ZdaPvmSt") => Some(3),
+        _ if name.starts_with("_Z") => Some(2),
+        _ => None,
+    })
 }
 
 /// SplitMix64: the same numbers in every run.

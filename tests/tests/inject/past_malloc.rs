@@ -180,3 +180,21 @@ fn a_heap_with_a_changed_function_is_left_out_and_named() -> Result<()> {
     }
     Ok(())
 }
+
+/// `mi_new` may throw, and is never hooked. Then no function of its allocator is, and `malloc`
+/// alone is sampled.
+#[test]
+fn a_heap_with_a_function_that_may_throw_is_left_out_and_named() -> Result<()> {
+    let mut workload = Workload::start("bump.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &EVERYTHING)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let expected: u64 = truth.functions.iter().map(|of| of.alloc.bytes).sum();
+    let seen = daemon.profile("alloc", &[])?.totals.alloc_space.value;
+    ensure!(seen == expected as f64 && seen > 0.0, "{seen}, not {expected}: {}", daemon.log());
+    ensure!(daemon.log().contains("mi_new: the sampler cannot follow"), "{}", daemon.log());
+    let blind_spots = daemon.status()?["blind"].to_string();
+    ensure!(blind_spots.contains("past malloc"), "{blind_spots}");
+    workload.exit()?;
+    daemon.stop()
+}

@@ -41,6 +41,11 @@ const NAMES: [&str; 29] = [
     "_ZdaPvmSt11align_val_t",
     "_ZdaPvSt11align_val_tRKSt9nothrow_t",
 ];
+/// Functions of jemalloc that programs call besides the malloc family.
+const JEMALLOC: [&str; 4] = ["mallocx", "rallocx", "dallocx", "sdallocx"];
+/// Beginning of the names of mimalloc's own functions, and what the names of functions that give
+/// out, move or free blocks contain.
+const MIMALLOC: (&str, [&str; 3]) = ("mi_", ["alloc", "free", "memalign"]);
 /// Parts of the names of libraries to skip: the loader, debugging tools, and variants of an
 /// allocator.
 const FOREIGN: [&str; 4] = ["debug", "ld-", "memusage", "profiler"];
@@ -76,26 +81,36 @@ fn is_allocator(path: &Path) -> bool {
     let Ok(file) = object::File::parse(&*bytes) else { return false };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     !FOREIGN.iter().any(|part| name.contains(part))
-        && families(&file).values().any(|family| family.names.contains(&"malloc"))
+        && families(&file).values().any(|family| family.names.iter().any(|name| name == "malloc"))
 }
 
 /// The functions at one address: their size and names.
 struct Family {
     size: u64,
-    names: Vec<&'static str>,
+    /// Names of the malloc family come first.
+    names: Vec<String>,
+}
+
+fn is_collected(name: &str) -> bool {
+    let (prefix, parts) = MIMALLOC;
+    let is_mimalloc = name.starts_with(prefix) && parts.iter().any(|part| name.contains(part));
+    NAMES.contains(&name) || JEMALLOC.contains(&name) || is_mimalloc
 }
 
 fn families(file: &object::File) -> BTreeMap<u64, Family> {
     let mut families: BTreeMap<u64, Family> = BTreeMap::new();
     for symbol in file.dynamic_symbols().filter(|symbol| symbol.is_definition()) {
-        let Some(name) = NAMES.iter().find(|name| symbol.name() == Ok(name)) else { continue };
+        let Some(name) = symbol.name().ok().filter(|name| is_collected(name)) else { continue };
         let family = families
             .entry(symbol.address())
             .or_insert(Family { size: symbol.size(), names: Vec::new() });
-        if !family.names.contains(name) {
-            family.names.push(name);
+        if !family.names.iter().any(|other| other == name) {
+            family.names.push(name.to_owned());
         }
     }
+    // Stable: names of the same kind keep their order.
+    let is_other = |name: &String| !NAMES.contains(&name.as_str());
+    families.values_mut().for_each(|family| family.names.sort_by_key(is_other));
     families
 }
 

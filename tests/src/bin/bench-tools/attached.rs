@@ -33,7 +33,7 @@ pub(crate) struct Samples {
 pub(crate) struct Windows {
     /// Number of windows.
     pub(crate) count: f64,
-    /// Bytes allocated, and the ends of their 95 % interval. Infinite ends: no interval.
+    /// Bytes allocated, and the ends of their interval. Infinite ends: no interval.
     pub(crate) value: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -86,15 +86,23 @@ impl Attached {
         Ok(Samples { taken: count("sampled") + lost, lost })
     }
 
-    /// The windows of samplerd; `None` without windows.
+    /// The windows of samplerd, with intervals of this confidence; `None` without windows.
     ///
     /// # Errors
     /// If samplerd does not answer.
-    pub(crate) fn windows(&self) -> Result<Option<Windows>> {
+    pub(crate) fn windows(&self, confidence: f64) -> Result<Option<Windows>> {
+        let profile = self.profile(&["--confidence", &confidence.to_string()])?;
+        Ok(profile.as_ref().and_then(Windows::of))
+    }
+
+    /// A profile of samplerd as json; `None` without samplerd.
+    ///
+    /// # Errors
+    /// If samplerd does not answer.
+    pub(crate) fn profile(&self, options: &[&str]) -> Result<Option<Value>> {
         let Attached::Daemon(daemon) = self else { return Ok(None) };
-        let finished = daemon.sampler(&["profile", "--format", "json"])?;
-        let profile = finished.success("sampler profile")?.stdout;
-        Ok(Windows::of(&serde_json::from_slice(&profile)?))
+        let finished = daemon.sampler(&[&["profile", "--format", "json"], options].concat())?;
+        Ok(Some(serde_json::from_slice(&finished.success("sampler profile")?.stdout)?))
     }
 
     /// Ends and detaches the profiler.

@@ -3,7 +3,8 @@
 //!
 //! Two processes of a program take turns, as in [`crate::library`]. One of them is injected and
 //! ejected several times. Turns of the two processes without an injection show how equal the
-//! processes are.
+//! processes are. Their ratio divides the ratios of the other states: two processes of a program
+//! differ by a few percent, because their memory is laid out differently.
 
 use crate::attached::Attached;
 use crate::layout::Layout;
@@ -83,7 +84,7 @@ impl State {
 pub(crate) struct Injected {
     workload: Workload,
     /// CPU time of a round divided by that of the other process of the pair, with its standard
-    /// error, by state.
+    /// error, by state. All states but the first are divided by the first state of the same pair.
     slowdowns: [(f64, f64); 4],
     /// Samples in a second of the program's CPU time, by state.
     rates: [f64; 4],
@@ -165,6 +166,10 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
             }
         }
     }
+    let [native, injected @ ..] = &mut slowdowns;
+    for of in injected {
+        of.iter_mut().zip(&*native).for_each(|(of, native)| *of /= native);
+    }
     Ok(Injected {
         workload,
         slowdowns: slowdowns.map(|of| mean(&of)),
@@ -175,8 +180,9 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
 /// As a table for the terminal.
 pub(crate) fn text(all: &[Injected]) -> String {
     let mut out = format!(
-        "\ninjected sampler at 512 KiB: CPU time by that of a process beside it (95 %);\n\
-         nothing injected, nobody listens, samplerd, samplerd with --max-overhead 1%;\n\
+        "\ninjected sampler at 512 KiB: CPU time by that without an injection (95 %);\n\
+         nothing injected (against a process beside it), nobody listens, samplerd,\n\
+         samplerd with --max-overhead 1%;\n\
          goal of the third ≤ {MAX_SLOWDOWN}, of the last ≤ {MAX_BUDGET_SLOWDOWN}\n"
     );
     for of in all {

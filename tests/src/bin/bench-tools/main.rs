@@ -9,11 +9,13 @@
 mod accuracy;
 mod attached;
 mod clock;
+mod coverage;
 mod exact;
 mod figure;
 mod goals;
 mod growth;
 mod headers;
+mod held;
 mod injected;
 mod kind;
 mod layout;
@@ -35,7 +37,7 @@ mod turns;
 mod windows;
 mod workload;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Parser;
 use output::Output;
 use repetitions::{Plan, Row};
@@ -65,6 +67,9 @@ struct Args {
     /// CPU seconds of each program that is profiled in windows
     #[arg(long, default_value_t = 120.0, value_parser = seconds)]
     windows_seconds: f64,
+    /// Runs of each program whose windows are compared with the truth, each of `windows-seconds`
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    coverage_runs: u32,
     /// CPU seconds of each program with a library that only forwards, and with ours while nobody listens, with a
     /// listener that does nothing, and with samplerd
     #[arg(long, default_value_t = 30.0, value_parser = seconds)]
@@ -72,7 +77,10 @@ struct Args {
     /// CPU seconds of each program with the sampler injected, for each of the states that it is compared in
     #[arg(long, default_value_t = 30.0, value_parser = seconds)]
     inject_seconds: f64,
-    /// Only these parts: slowdown, windows, library, inject, accuracy, growth
+    /// Seconds of each program whose held bytes are estimated
+    #[arg(long, default_value_t = 120.0, value_parser = seconds)]
+    held_seconds: f64,
+    /// Only these parts: slowdown, windows, coverage, library, inject, held, accuracy, growth
     #[arg(long, value_delimiter = ',', value_parser = Part::named)]
     only: Vec<Part>,
     /// Of the random order
@@ -99,10 +107,14 @@ enum Part {
     Slowdown,
     /// Programs that are profiled in windows.
     Windows,
+    /// Intervals of windows against exact bytes.
+    Coverage,
     /// Programs with the library that samples inside them.
     Library,
     /// Programs with the in-process sampler injected.
     Inject,
+    /// Width of the interval of held bytes within a budget.
+    Held,
     /// samplerd's figures against exact ones.
     Accuracy,
     /// Cost against what grows.
@@ -110,21 +122,21 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Part; 6] =
-        [Part::Slowdown, Part::Windows, Part::Library, Part::Inject, Part::Accuracy, Part::Growth];
+    const ALL: [(&str, Part); 8] = [
+        ("slowdown", Part::Slowdown),
+        ("windows", Part::Windows),
+        ("coverage", Part::Coverage),
+        ("library", Part::Library),
+        ("inject", Part::Inject),
+        ("held", Part::Held),
+        ("accuracy", Part::Accuracy),
+        ("growth", Part::Growth),
+    ];
 
     fn named(name: &str) -> Result<Part> {
-        match name {
-            "slowdown" => Ok(Part::Slowdown),
-            "windows" => Ok(Part::Windows),
-            "library" => Ok(Part::Library),
-            "inject" => Ok(Part::Inject),
-            "accuracy" => Ok(Part::Accuracy),
-            "growth" => Ok(Part::Growth),
-            _ => bail!(
-                "no part {name:?} (there are slowdown, windows, library, inject, accuracy, growth)"
-            ),
-        }
+        let names = Part::ALL.map(|(name, _)| name).join(", ");
+        let found = Part::ALL.into_iter().find(|(of, _)| *of == name);
+        Ok(found.with_context(|| format!("no part {name:?} (there are {names})"))?.1)
     }
 }
 
@@ -154,7 +166,7 @@ fn main() -> Result<()> {
     output.prepare(&kept)?;
     let scratch = Scratch::create()?;
     let workloads = chosen(&Workload::ALL, &args.workloads);
-    for part in chosen(&Part::ALL, &args.only) {
+    for part in chosen(&Part::ALL.map(|(_, part)| part), &args.only) {
         match part {
             Part::Slowdown => {
                 let tools = chosen(&Tool::ALL, &with_baselines(&args.tools));
@@ -169,6 +181,11 @@ fn main() -> Result<()> {
                 let all = windows::measure(&workloads, seconds, args.seed, &scratch);
                 output.windows(&all, seconds)?;
             }
+            Part::Coverage => {
+                let (runs, seconds) = (args.coverage_runs, args.windows_seconds);
+                let all = coverage::measure(&workloads, runs, seconds, &scratch);
+                output.coverage(&all, seconds)?;
+            }
             Part::Library => {
                 let seconds = args.library_seconds;
                 let all = library::measure(&workloads, seconds, args.seed, &scratch);
@@ -178,6 +195,10 @@ fn main() -> Result<()> {
                 let seconds = args.inject_seconds;
                 let all = injected::measure(&workloads, seconds, args.seed, &scratch);
                 output.injected(&all, seconds)?;
+            }
+            Part::Held => {
+                let seconds = args.held_seconds;
+                output.held(&held::measure(&workloads, seconds, &scratch), seconds)?;
             }
             Part::Accuracy => output.accuracy(&accuracy::measure(&workloads, plan, &scratch))?,
             Part::Growth => output.growth(&growth::measure(plan, &scratch))?,

@@ -1,7 +1,9 @@
 //! Outputs of figures: the terminal, JSON and plots in a folder, and the documentation on request.
 
 use crate::accuracy::Accuracy;
+use crate::coverage::{self, Coverage};
 use crate::growth::{self, Point};
+use crate::held::{self, Held};
 use crate::injected::{self, Injected};
 use crate::library::{self, Sampled};
 use crate::repetitions::{Plan, Row};
@@ -75,6 +77,28 @@ impl Output {
         self.json("windows", &self.described("runs", windows::json(all)))?;
         let options = format!("--only windows --windows-seconds {seconds}");
         self.section_of("windows", &windows::markdown(all), &options)
+    }
+
+    /// Writes how often the intervals of windows contain the truth.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn coverage(&self, all: &[Coverage], seconds: f64) -> Result<()> {
+        print!("{}", coverage::text(all));
+        self.json("coverage", &self.described("programs", coverage::json(all)))?;
+        let options = format!("--only coverage --windows-seconds {seconds}");
+        self.section_of("coverage", &coverage::markdown(all), &options)
+    }
+
+    /// Writes the widths of the intervals of held bytes.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn held(&self, all: &[Held], seconds: f64) -> Result<()> {
+        print!("{}", held::text(all));
+        self.json("held", &self.described("runs", held::json(all)))?;
+        let options = format!("--only held --held-seconds {seconds}");
+        self.section_of("held", &held::markdown(all), &options)
     }
 
     /// Writes the figures of programs with the library.

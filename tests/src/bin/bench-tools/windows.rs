@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// Options of samplerd: the share of CPU time.
-const OPTIONS: [&str; 2] = ["--windows", "1%"];
+pub(crate) const OPTIONS: [&str; 2] = ["--windows", "1%"];
 /// Largest slowdown of a program.
 const SLOWDOWN: f64 = 1.02;
 /// CPU seconds of the rounds whose bytes are counted.
@@ -88,7 +88,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     let bytes = bytes_of_a_round(workload, pair::templates(seconds), scratch)?;
     let mut pair = Pair::start(workload, seconds, Layout::Fixed, &[], Some(&OPTIONS), scratch)?;
     let turned = pair.run(seconds, random)?;
-    let windows = pair.attached.windows()?.context("samplerd had no window")?;
+    let windows = pair.attached.windows(0.95)?.context("samplerd had no window")?;
     pair.attached.detach()?;
     Ok(Windowed {
         workload,
@@ -101,7 +101,14 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
 }
 
 /// Bytes that a round allocates, counted by a preloaded library.
-fn bytes_of_a_round(workload: Workload, templates: u32, scratch: &Scratch) -> Result<f64> {
+///
+/// # Errors
+/// If the program or the library fails.
+pub(crate) fn bytes_of_a_round(
+    workload: Workload,
+    templates: u32,
+    scratch: &Scratch,
+) -> Result<f64> {
     let exact = Exact::prepare(scratch)?;
     let mut program =
         Program::start(workload, templates, Layout::Fixed, &exact.environment(), scratch)?;
