@@ -125,12 +125,20 @@ impl Discoverer {
     /// that cannot be read is an entry of [`Discovery::blind_spots`], not an error.
     pub fn discover(&mut self, pid: u32) -> io::Result<Discovery> {
         let mappings = mappings::read_some(pid)?;
-        let discovery = self.discover_in_mappings(pid, &mappings)?;
+        self.finished(|discoverer| discoverer.discover_in_mappings(pid, &mappings))
+    }
+
+    /// The result of `inspect`, after the search of large files.
+    fn finished<E>(
+        &mut self,
+        inspect: impl Fn(&mut Discoverer) -> Result<Discovery, E>,
+    ) -> Result<Discovery, E> {
+        let discovery = inspect(self)?;
         if !discovery.is_unfinished {
             return Ok(discovery);
         }
         self.wait_for_large_files();
-        self.discover_in_mappings(pid, &mappings)
+        inspect(self)
     }
 
     /// Waits until all large files have been searched, ten seconds at most.
@@ -243,12 +251,8 @@ impl Discoverer {
     /// If the file cannot be opened.
     pub fn discover_in(&mut self, path: &Path) -> io::Result<Discovery> {
         let file = Arc::new(open_regular(path)?);
-        let discovery = self.contents_of(Arc::clone(&file), &path.to_string_lossy());
-        if !discovery.is_unfinished {
-            return Ok(discovery);
-        }
-        self.wait_for_large_files();
-        Ok(self.contents_of(file, &path.to_string_lossy()))
+        let path = path.to_string_lossy();
+        self.finished(|discoverer| Ok(discoverer.contents_of(Arc::clone(&file), &path)))
     }
 
     /// Leaves out allocators in the executable if code of another file may move the executable's

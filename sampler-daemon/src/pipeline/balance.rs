@@ -77,7 +77,7 @@ impl Worker {
     /// modes detect ends elsewhere.
     fn reconcile_missing_slots(&mut self) {
         if self.config.attach_mode == AttachMode::PidsSharedLinks {
-            let gone = self.gone(&self.slots());
+            let gone = self.ingest.gone(&self.ingest.slots());
             self.detach_gone(&gone);
         }
     }
@@ -161,7 +161,7 @@ impl Worker {
         let mut lower = FxHashMap::default();
         for (slot, _) in held.into_iter().filter(|(_, held)| *held > share) {
             if let Some(designs) = self.double_interval(slot) {
-                self.note_thinned(slot);
+                self.ingest.note_thinned(slot);
                 lower.insert(slot, designs);
             }
         }
@@ -196,7 +196,9 @@ impl Worker {
         }
         Ok(())
     }
+}
 
+impl Ingest {
     /// Ends the live samples of these slots in the daemon's copy: all, or those of images before
     /// `generation`. Returns the ended samples.
     /// The entries in the kernel's live set are stale by then, see [`super::records::stale_returns`].
@@ -212,21 +214,21 @@ impl Worker {
         })
     }
 
-    /// As [`Worker::end_blocks`], for the samples for which `ends` holds.
+    /// As [`Ingest::end_blocks`], for the samples for which `ends` holds.
     pub(super) fn end_blocks_where(
         &mut self,
         outcome: Outcome,
         ends: impl Fn(&LiveSample) -> bool,
     ) -> Vec<LiveSample> {
-        let ended = self.ingest.live.remove_where(|_, live| ends(live));
-        self.ingest.outcomes.add(outcome, ended.len() as u64);
+        let ended = self.live.remove_where(|_, live| ends(live));
+        self.outcomes.add(outcome, ended.len() as u64);
         let now_ns = monotonic_ns();
-        ended.iter().for_each(|live| self.ingest.windows.add_departed(live, now_ns));
-        let Ingest { processes, lifetimes, .. } = &mut self.ingest;
+        ended.iter().for_each(|live| self.windows.add_departed(live, now_ns));
+        let Ingest { processes, lifetimes, .. } = self;
         let user_of = |live: &LiveSample| processes.get(live.process).user;
         let full =
             ended.iter().filter(|live| !lifetimes.ended(live, user_of(live), now_ns)).count();
-        self.ingest.outcomes.add(Outcome::LifetimesFull, full as u64);
+        self.outcomes.add(Outcome::LifetimesFull, full as u64);
         ended
     }
 }

@@ -34,7 +34,7 @@ impl Worker {
 
     /// The bounds that a process has hit so far, or had hit at its exit.
     pub(super) fn bounds(&self, id: ProcessId) -> Vec<(Outcome, u64)> {
-        match self.slot_of(id).map(|slot| self.kernel.totals.read(slot)) {
+        match self.ingest.slot_of(id).map(|slot| self.kernel.totals.read(slot)) {
             Some(Ok(totals)) => of_totals(&totals),
             Some(Err(error)) => {
                 tracing::warn!("{error:#}");

@@ -121,14 +121,14 @@ impl Worker {
             self.shared.clear_wake();
         }
         let is_unguarded = guardian.is_some() && !descriptors[GUARDIAN].revents().is_empty();
-        Woken { exited: self.gone(&watched), is_unguarded }
+        Woken { exited: self.ingest.gone(&watched), is_unguarded }
     }
 
     /// Slots of processes that may end now. Of many processes, only those are watched whose first
     /// thread is ending.
     fn watched(&self) -> Vec<u32> {
         match self.config.attach_mode {
-            AttachMode::Pids => self.slots(),
+            AttachMode::Pids => self.ingest.slots(),
             _ => self.leaving.clone(),
         }
     }
@@ -140,7 +140,7 @@ impl Worker {
                 Event::ExpectedExec { pid } => self.expected_exec(pid),
                 // The process may run our library, which must get its limit before it has sent
                 // thousands of samples.
-                Event::SamplesItself { slot } => self.inspect_again(slot),
+                Event::SamplesItself { slot } => self.ingest.inspect_again(slot),
                 Event::LiveHigh => self.thin(),
                 Event::Appeared { slot } => self.appeared(slot),
                 Event::Leaving { slot } => self.watch_end(slot),

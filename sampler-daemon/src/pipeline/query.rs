@@ -3,6 +3,7 @@
 use super::command::{Command, SamplingChange, SamplingReport};
 use super::worker::Worker;
 use crate::inspect::process::owner;
+use crate::pipeline::records::ingest::Ingest;
 use crate::store::{Criterion, Selector};
 use rustc_hash::FxHashMap;
 use std::ops::ControlFlow;
@@ -49,13 +50,13 @@ impl Worker {
                 "samplerd runs with --windows {budget}, and samples as much as that pays for (start it without to choose an interval)"
             ));
         }
-        let chosen = self.chosen_running(selector)?;
+        let chosen = self.ingest.chosen_running(selector)?;
         if let Some(user) = owner {
             check_owner(user, selector, &chosen)?;
         }
         let mut changes = Vec::new();
         for slot in chosen.values() {
-            let Some(record) = self.sampling_of(*slot) else { continue };
+            let Some(record) = self.ingest.sampling_of(*slot) else { continue };
             let requested = change.apply(&record.requested);
             requested.check()?;
             changes.push((*slot, requested));
@@ -71,13 +72,15 @@ impl Worker {
             self.request_sampling(slot, requested);
             self.set_library_interval(slot, requested.interval_bytes);
         }
-        Ok(self.samplings().into_iter().filter(|of| chosen.contains_key(&of.pid)).collect())
+        Ok(self.ingest.samplings().into_iter().filter(|of| chosen.contains_key(&of.pid)).collect())
     }
+}
 
+impl Ingest {
     /// Slots of the running processes that a selector chooses, by pid.
     fn chosen_running(&self, selector: &Selector) -> Result<FxHashMap<u32, u32>, String> {
         let running: FxHashMap<u32, u32> =
-            self.ingest.table.all_attached().map(|(slot, of, _)| (of.pid, slot)).collect();
+            self.table.all_attached().map(|(slot, of, _)| (of.pid, slot)).collect();
         for criterion in &selector.criteria {
             if let Criterion::Pid(pid) = criterion
                 && !running.contains_key(pid)
@@ -86,8 +89,8 @@ impl Worker {
             }
         }
         let is_chosen = |slot: &u32| {
-            let profiled = self.ingest.table.get(*slot);
-            profiled.is_some_and(|of| selector.matches(self.ingest.processes.get(of.id).who()))
+            let profiled = self.table.get(*slot);
+            profiled.is_some_and(|of| selector.matches(self.processes.get(of.id).who()))
         };
         let chosen: FxHashMap<u32, u32> =
             running.into_iter().filter(|(_, slot)| is_chosen(slot)).collect();

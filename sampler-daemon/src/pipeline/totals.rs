@@ -2,6 +2,7 @@
 
 use super::worker::Worker;
 use crate::bpf::maps::totals::SlotTotals;
+use crate::pipeline::records::ingest::Ingest;
 use crate::store::{ClassTotals, LostMoments, ProcessId, SizeCell};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::RowMoments;
@@ -10,14 +11,6 @@ use sampler_common::wire::{LostCell, LostKey};
 use std::collections::BTreeMap;
 
 impl Worker {
-    /// The slot of a running process.
-    pub(super) fn slot_of(&self, id: ProcessId) -> Option<u32> {
-        if self.ingest.processes.get(id).exited.is_some() {
-            return None;
-        }
-        self.ingest.table.iter().find(|(_, profiled)| profiled.id == id).map(|(slot, _)| slot)
-    }
-
     /// Totals of all slots, vacant ones included.
     pub(super) fn kernel_totals(&self) -> SlotTotals {
         let mut sum = self.retired;
@@ -32,7 +25,7 @@ impl Worker {
 
     /// Exact totals of each process now, or at its exit; `None` if they cannot be read.
     pub(super) fn exact(&self, processes: &[ProcessId]) -> Vec<Option<ClassTotals>> {
-        let of = |id: &ProcessId| match self.slot_of(*id) {
+        let of = |id: &ProcessId| match self.ingest.slot_of(*id) {
             Some(slot) => self.exact_of_slot(slot),
             None => self.ingest.processes.get(*id).final_totals.as_deref().copied(),
         };
@@ -53,7 +46,7 @@ impl Worker {
     /// Lost samples of each process. The kernel's cells are read only once.
     pub(super) fn lost(&self, processes: &[ProcessId]) -> Vec<LostMoments> {
         let mut by_slot = self.lost_by_slot();
-        let of = |id: &ProcessId| match self.slot_of(*id) {
+        let of = |id: &ProcessId| match self.ingest.slot_of(*id) {
             Some(slot) => by_slot.remove(&slot).unwrap_or_default(),
             None => self.ingest.processes.get(*id).final_lost.clone(),
         };
@@ -69,6 +62,16 @@ impl Worker {
                 FxHashMap::default()
             }
         }
+    }
+}
+
+impl Ingest {
+    /// The slot of a running process.
+    pub(super) fn slot_of(&self, id: ProcessId) -> Option<u32> {
+        if self.processes.get(id).exited.is_some() {
+            return None;
+        }
+        self.table.iter().find(|(_, profiled)| profiled.id == id).map(|(slot, _)| slot)
     }
 }
 

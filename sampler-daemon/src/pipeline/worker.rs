@@ -151,7 +151,9 @@ pub fn start(
         }
         match worker.attach(process) {
             // The others are profiled.
-            Err(error @ AttachError::Exited(_)) if rest > 0 || !worker.slots().is_empty() => {
+            Err(error @ AttachError::Exited(_))
+                if rest > 0 || !worker.ingest.slots().is_empty() =>
+            {
                 tracing::warn!("{error}");
             }
             attached => attached?,

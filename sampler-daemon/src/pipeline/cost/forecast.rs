@@ -99,7 +99,7 @@ impl Worker {
             let id = self.ingest.table.get(slot)?.id;
             Some((slot, Watched { id, before: self.work_of_slot(slot), since: Instant::now() }))
         };
-        self.forecasts.watched = self.slots().into_iter().filter_map(start).collect();
+        self.forecasts.watched = self.ingest.slots().into_iter().filter_map(start).collect();
     }
 
     /// Makes the forecast of each process that was observed for long enough.

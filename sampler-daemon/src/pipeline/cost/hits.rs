@@ -81,7 +81,7 @@ impl Worker {
 
     /// Calls of freeing functions; `None` if they are not probed.
     pub(in crate::pipeline) fn free_calls(&self, id: ProcessId) -> Option<Count> {
-        let frees = match self.slot_of(id) {
+        let frees = match self.ingest.slot_of(id) {
             Some(slot) => self.kernel.hits.read(slot, Role::Free).into_iter().sum(),
             None => self.ingest.processes.get(id).final_free_calls,
         };

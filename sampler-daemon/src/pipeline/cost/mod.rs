@@ -15,6 +15,7 @@ use super::worker::Worker;
 use crate::bpf::{Kernel, calibrate};
 use crate::inspect::allocator::Function;
 use crate::inspect::process::processor::{RESOLUTION_NS, processor_ns};
+use crate::pipeline::records::ingest::Ingest;
 use crate::store::ProcessId;
 use sampler_common::cost::{Measured, Placed, Program, Range, Report, Spent, Tariff, Work};
 use sampler_common::estimate::Confidence;
@@ -70,16 +71,6 @@ impl Prices {
 }
 
 impl Worker {
-    /// Remembers how much CPU time the process in a slot has used.
-    pub(super) fn look_at_processor(&mut self, slot: u32) {
-        let Some(profiled) = self.ingest.table.get(slot) else { return };
-        let Some(process) = self.ingest.table.attached(slot).and_then(|of| of.process.as_ref())
-        else {
-            return;
-        };
-        facts::read_cpu_time(self.ingest.processes.get_mut(profiled.id), process);
-    }
-
     /// The total cost of profiling these processes since their attach.
     pub(super) fn costs(&self, of: &[ProcessId], confidence: Confidence) -> UnreadCost {
         let (mut work, mut records) = (Work::default(), 0);
@@ -89,7 +80,7 @@ impl Worker {
             let record = self.ingest.processes.get(*id);
             records += record.spending.records;
             unread.processes += record.exited_count.max(1);
-            match (self.running(*id), record.spending.processor_before_ns) {
+            match (self.ingest.running(*id), record.spending.processor_before_ns) {
                 (Some((pid, start)), Some(before)) => unread.running.push((pid, start, before)),
                 _ => {
                     let used = record.spending.processor_ns;
@@ -148,6 +139,17 @@ impl Worker {
             0 => 0,
             all => (used as f64 * records as f64 / all as f64) as u64,
         }
+    }
+}
+
+impl Ingest {
+    /// Remembers how much CPU time the process in a slot has used.
+    pub(super) fn look_at_processor(&mut self, slot: u32) {
+        let Some(profiled) = self.table.get(slot) else { return };
+        let Some(process) = self.table.attached(slot).and_then(|of| of.process.as_ref()) else {
+            return;
+        };
+        facts::read_cpu_time(self.processes.get_mut(profiled.id), process);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The work that the probes of a process have done, by the kernel side's counters.
 
 use crate::bpf::maps::totals::SlotTotals;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, Spending};
 use sampler_common::cost::{Events, Placed, Work};
@@ -33,7 +34,7 @@ impl Worker {
     /// The difference of two values ([`Work::since`]) is the work in between;
     /// [`super::Prices`] charges it.
     pub(in crate::pipeline) fn work(&self, id: ProcessId) -> Work {
-        match self.slot_of(id) {
+        match self.ingest.slot_of(id) {
             Some(slot) => self.work_of_slot(slot),
             None => self.ingest.processes.get(id).spending.work,
         }
@@ -52,24 +53,11 @@ impl Worker {
                 let spending = &self.ingest.processes.get(profiled.id).spending;
                 work.sampled(Events::exact(taken), spending.stack_bytes_of(taken));
                 work.returned(Events::exact(returned(&totals)));
-                self.add_mappings(&mut work, slot, spending);
+                self.ingest.add_mappings(&mut work, slot, spending);
             }
             Err(error) => tracing::warn!("{error:#}"),
         }
         work
-    }
-
-    /// Adds calls that map memory. Each call sends a record with its stack.
-    /// Their prices are not measured: the prices of samples are used, and assumed to be off by
-    /// half.
-    fn add_mappings(&self, work: &mut Work, slot: u32, spending: &Spending) {
-        if spending.mappings == 0 {
-            return;
-        }
-        let calls = spending.mappings as f64;
-        let calls = Events { count: calls, variance: (calls / 2.0).powi(2) };
-        work.hit(Role::Calloc, self.placed(slot), calls);
-        work.sampled(calls, spending.mapping_stack_bytes);
     }
 
     /// Hits of the probes of a role in these slots.
@@ -90,11 +78,26 @@ impl Worker {
         let hits = self.hits(slots, role, placed).filter(|hits| hits.value > 0.0);
         hits.into_iter().for_each(|hits| work.hit(role, placed, hits));
     }
+}
+
+impl Ingest {
+    /// Adds calls that map memory. Each call sends a record with its stack.
+    /// Their prices are not measured: the prices of samples are used, and assumed to be off by
+    /// half.
+    fn add_mappings(&self, work: &mut Work, slot: u32, spending: &Spending) {
+        if spending.mappings == 0 {
+            return;
+        }
+        let calls = spending.mappings as f64;
+        let calls = Events { count: calls, variance: (calls / 2.0).powi(2) };
+        work.hit(Role::Calloc, self.placed(slot), calls);
+        work.sampled(calls, spending.mapping_stack_bytes);
+    }
 
     /// How the kernel runs the probes of functions that map memory in a slot. Single-stepped ones
     /// are assumed if there are any.
     fn placed(&self, slot: u32) -> Placed {
-        let allocators = self.ingest.table.get(slot).map(|profiled| &profiled.allocators);
+        let allocators = self.table.get(slot).map(|profiled| &profiled.allocators);
         let mut functions = allocators.into_iter().flatten().flat_map(|of| &of.functions);
         Placed::one(functions.all(|of| of.role != Role::Map || of.placement.emulated))
     }

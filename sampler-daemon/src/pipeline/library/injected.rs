@@ -71,7 +71,7 @@ impl Worker {
         // A thread inside the hooks may have sent one more sample since the last inspection.
         self.read_ring();
         // Blocks that uprobes have sampled are followed by uprobes.
-        let ended = self.end_blocks_where(Outcome::Orphaned, |live| {
+        let ended = self.ingest.end_blocks_where(Outcome::Orphaned, |live| {
             live.space.slot == slot && live.sample.design.is_external()
         });
         let Some(profiled) = self.ingest.table.get(slot).filter(|_| !ended.is_empty()) else {

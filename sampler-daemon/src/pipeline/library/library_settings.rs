@@ -16,6 +16,7 @@ use crate::inspect::discovery::Discovery;
 use crate::inspect::process::preloaded::{Block, State};
 use crate::pipeline::clock::monotonic_ns;
 use crate::pipeline::config::AttachMode;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use sampler_common::counters::Outcome;
 use sampler_common::pressure::{Cause, Raised};
@@ -79,24 +80,6 @@ impl Worker {
         }
         self.read_library_state(slot);
         self.look_at_hooks(slot);
-    }
-
-    /// Restores the requested interval of a process that allocates no more. Its pause is over, but
-    /// the library notices that only at its next sample.
-    pub(in crate::pipeline) fn restore_library_interval(&mut self, slot: u32) {
-        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
-        let Some(library) = &mut profiled.library else { return };
-        let Ok(state) = library.block.read() else { return };
-        let Some(requested) =
-            state.requested.filter(|requested| state.rate.is_some_and(|rate| rate < *requested))
-        else {
-            return;
-        };
-        if state.until_ns < monotonic_ns()
-            && let Err(error) = library.block.set_rate(requested)
-        {
-            tracing::debug!(pid = profiled.pid, "restore the interval: {error}");
-        }
     }
 
     /// Reads the state of the library in a process.
@@ -190,6 +173,26 @@ impl Worker {
         if let Err(error) = library.block.set_period(period_ns.clamp(1, MAX_PERIOD_NS)) {
             // Usually the process has just ended.
             tracing::debug!(pid = profiled.pid, "limit its samples: {error}");
+        }
+    }
+}
+
+impl Ingest {
+    /// Restores the requested interval of a process that allocates no more. Its pause is over, but
+    /// the library notices that only at its next sample.
+    pub(in crate::pipeline) fn restore_library_interval(&mut self, slot: u32) {
+        let Some(profiled) = self.table.get_mut(slot) else { return };
+        let Some(library) = &mut profiled.library else { return };
+        let Ok(state) = library.block.read() else { return };
+        let Some(requested) =
+            state.requested.filter(|requested| state.rate.is_some_and(|rate| rate < *requested))
+        else {
+            return;
+        };
+        if state.until_ns < monotonic_ns()
+            && let Err(error) = library.block.set_rate(requested)
+        {
+            tracing::debug!(pid = profiled.pid, "restore the interval: {error}");
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::facts;
 use crate::inspect::process::Process;
 use crate::pipeline::config::AttachMode;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::store::SamplingRecord;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -52,7 +53,7 @@ impl Worker {
             return;
         }
         if let Some(hazard) = self.hazard_of(pid) {
-            self.drop_seen(id);
+            self.ingest.drop_seen(id);
             self.refuse(pid, hazard);
             return;
         }
@@ -73,7 +74,7 @@ impl Worker {
             }
             // The process has called an allocator, but has none: it has executed another program
             // meanwhile, or is exiting.
-            _ => self.inspect_again(slot),
+            _ => self.ingest.inspect_again(slot),
         }
         tracing::debug!(pid, slot, "appeared");
     }
@@ -109,9 +110,16 @@ impl Worker {
         }
     }
 
+    /// Whether processes join the profile by themselves.
+    pub(in crate::pipeline) fn is_open(&self) -> bool {
+        matches!(self.config.attach_mode, AttachMode::AllProcesses | AttachMode::Descendants)
+    }
+}
+
+impl Ingest {
     /// Slots of all attached processes.
     pub(in crate::pipeline) fn slots(&self) -> Vec<u32> {
-        self.ingest.table.attached_slots()
+        self.table.attached_slots()
     }
 
     /// Those of `slots` whose process has ended.
@@ -120,7 +128,7 @@ impl Worker {
         let mut descriptors = Vec::new();
         let mut open = Vec::new();
         for slot in slots {
-            let Some(attached) = self.ingest.table.attached(*slot) else { continue };
+            let Some(attached) = self.table.attached(*slot) else { continue };
             match &attached.process {
                 Some(process) => {
                     descriptors
@@ -140,10 +148,5 @@ impl Worker {
             gone.extend(ready.map(|(slot, _)| *slot));
         }
         gone
-    }
-
-    /// Whether processes join the profile by themselves.
-    pub(in crate::pipeline) fn is_open(&self) -> bool {
-        matches!(self.config.attach_mode, AttachMode::AllProcesses | AttachMode::Descendants)
     }
 }

@@ -20,7 +20,7 @@ impl Worker {
             return;
         }
         self.read_and_handle();
-        let mut gone = self.gone(slots);
+        let mut gone = self.ingest.gone(slots);
         gone.retain(|slot| !self.is_refused_late(*slot));
         self.detach_exited(&gone);
     }

@@ -128,7 +128,7 @@ impl Worker {
             self.detach_excluded(slot, by);
             return true;
         }
-        self.drop_seen(id);
+        self.ingest.drop_seen(id);
         self.detach_excluded(slot, by);
         true
     }

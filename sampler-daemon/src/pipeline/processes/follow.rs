@@ -7,6 +7,7 @@ use crate::inspect::discovery::Discovery;
 use crate::inspect::mappings;
 use crate::inspect::mappings::unchanged;
 use crate::pipeline::config::AttachMode;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use rustc_hash::FxHashSet;
 use sampler_common::counters::Outcome;
@@ -54,15 +55,8 @@ impl Worker {
         if self.detach_hazardous(slot) {
             return;
         }
-        let _ = self.end_blocks(&[slot], Some(generation), Outcome::EndedByExec);
+        let _ = self.ingest.end_blocks(&[slot], Some(generation), Outcome::EndedByExec);
         self.stale.note();
-    }
-
-    /// Inspects a process again soon.
-    pub(in crate::pipeline) fn inspect_again(&mut self, slot: u32) {
-        if let Some(attached) = self.ingest.table.attached_mut(slot) {
-            attached.timer.inspect_after(NEW_IMAGE_WAIT);
-        }
     }
 
     /// Handles an `execve` by a thread other than the first, which has become the first. The
@@ -204,8 +198,8 @@ impl Worker {
             if diverted.contains(&pid) {
                 self.detach_hazardous(slot);
             }
-            self.look_at_processor(slot);
-            self.restore_library_interval(slot);
+            self.ingest.look_at_processor(slot);
+            self.ingest.restore_library_interval(slot);
             self.look_at_hooks(slot);
             self.keep_budget(slot);
             if let Some(attached) = self.ingest.table.attached_mut(slot) {
@@ -242,6 +236,15 @@ impl Worker {
             self.ingest.table.attached_mut(slot).filter(|_| is_all && probed.is_ok())
         {
             attached.fingerprint.note(files);
+        }
+    }
+}
+
+impl Ingest {
+    /// Inspects a process again soon.
+    pub(in crate::pipeline) fn inspect_again(&mut self, slot: u32) {
+        if let Some(attached) = self.table.attached_mut(slot) {
+            attached.timer.inspect_after(NEW_IMAGE_WAIT);
         }
     }
 }

@@ -155,7 +155,7 @@ impl Worker {
     /// The limitation to report for processes that are not compared.
     pub(in crate::pipeline) fn patched_limits(&self) -> Option<String> {
         let is_shared = !self.has_own_links();
-        is_shared.then(|| "functions that a process patches in memory when their probes are in place: they are left alone from the next look at it on".to_owned())
+        is_shared.then(|| "functions that a process patches in memory while they are probed: their probes are removed at the next inspection".to_owned())
     }
 
     /// Holds no block of a process from now on, and forgets its held blocks.

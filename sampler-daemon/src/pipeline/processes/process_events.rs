@@ -4,6 +4,7 @@ use crate::bpf::events::{EventKind, NewMapping, ProcessEvent, ProcessEvents};
 use crate::inspect::mappings::inspected_files::InspectedFiles;
 use crate::inspect::mappings::{self, Mapping};
 use crate::pipeline::clock::monotonic_ns;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::unwind::History;
 use std::time::{Duration, Instant};
@@ -174,14 +175,7 @@ impl Worker {
             self.links.shared.mapped(known.identity);
         }
         if is_allocator {
-            self.look_soon(pid);
-        }
-    }
-
-    /// Inspects a process soon that has a new allocator.
-    fn look_soon(&mut self, pid: u32) {
-        for (_, attached) in self.ingest.table.all_attached_mut().filter(|(of, _)| *of == pid) {
-            attached.timer.inspect_now();
+            self.ingest.look_soon(pid);
         }
     }
 
@@ -189,12 +183,21 @@ impl Worker {
         for found in self.process_events.files.search_waiting(&mut self.discoverer) {
             self.attach_found(found.pid, &found.contents);
             if found.contents.files().next().is_some() {
-                self.look_soon(found.pid);
+                self.ingest.look_soon(found.pid);
             }
             if found.contents.is_go_program {
                 self.mapped_go_program(found.pid);
             }
             self.ingest.modules.remember_file(&found.mapping, found.file);
+        }
+    }
+}
+
+impl Ingest {
+    /// Inspects a process soon that has a new allocator.
+    fn look_soon(&mut self, pid: u32) {
+        for (_, attached) in self.table.all_attached_mut().filter(|(of, _)| *of == pid) {
+            attached.timer.inspect_now();
         }
     }
 }

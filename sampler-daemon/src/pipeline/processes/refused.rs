@@ -11,6 +11,7 @@ use crate::bpf::ProbeEngine;
 use crate::bpf::filtered::returns_pass;
 use crate::inspect::hazard::{self, Hazard};
 use crate::inspect::process::Process;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::store::{ClassTotals, ProcessId, ProcessRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -136,7 +137,7 @@ impl Worker {
         record.final_totals = Some(Box::new(ClassTotals::default()));
         match &process {
             Some(process) => facts::read(&mut record, process),
-            None => self.recall(&mut record),
+            None => self.ingest.recall(&mut record),
         }
         if let Some((id, _)) = self.refused.running.get(&pid) {
             let known = self.ingest.processes.get(*id);
@@ -153,14 +154,14 @@ impl Worker {
             Some(process) => {
                 self.refused.running.insert(pid, (id, process));
             }
-            None => self.end_record(id),
+            None => self.ingest.end_record(id),
         }
     }
 
     /// Ends the refusal of `pid`: the process is profiled, or another process has its pid.
     pub(super) fn end_refusal(&mut self, pid: u32) {
         if let Some((id, _)) = self.refused.running.remove(&pid) {
-            self.end_record(id);
+            self.ingest.end_record(id);
         }
     }
 
@@ -173,14 +174,6 @@ impl Worker {
         }
     }
 
-    /// Drops what was seen of a process before it was inspected.
-    pub(super) fn drop_seen(&mut self, id: ProcessId) {
-        let rows = self.ingest.rows.iter().filter(|(key, _)| key.process == id);
-        let samples = rows.map(|(_, moments)| moments.alloc_objects.samples).sum();
-        self.ingest.outcomes.add(Outcome::Excluded, samples);
-        self.ingest.processes.get_mut(id).excluded = true;
-    }
-
     /// Whether the process in this slot, which is gone, turns out to be one that is not profiled.
     pub(super) fn is_refused_late(&mut self, slot: u32) -> bool {
         let Some(profiled) = self.ingest.table.get(slot).filter(|_| self.is_open()) else {
@@ -189,7 +182,7 @@ impl Worker {
         let (pid, id, has_been) = (profiled.pid, profiled.id, profiled.has_exec());
         let Some(hazard) = self.past_hazard(pid) else { return false };
         if !has_been {
-            self.drop_seen(id);
+            self.ingest.drop_seen(id);
         }
         self.refuse(pid, hazard);
         true
@@ -210,15 +203,25 @@ impl Worker {
         }
         record.blind_spots.push(format!("{BECAME_DANGEROUS}: {hazard}").into());
     }
+}
+
+impl Ingest {
+    /// Drops what was seen of a process before it was inspected.
+    pub(super) fn drop_seen(&mut self, id: ProcessId) {
+        let rows = self.rows.iter().filter(|(key, _)| key.process == id);
+        let samples = rows.map(|(_, moments)| moments.alloc_objects.samples).sum();
+        self.outcomes.add(Outcome::Excluded, samples);
+        self.processes.get_mut(id).excluded = true;
+    }
 
     fn end_record(&mut self, id: ProcessId) {
-        self.ingest.processes.get_mut(id).exited = Some(SystemTime::now());
-        self.ingest.exit(id);
+        self.processes.get_mut(id).exited = Some(SystemTime::now());
+        self.exit(id);
     }
 
     /// Fills in the record of a process that is gone from events.
     fn recall(&self, record: &mut ProcessRecord) {
-        let image = self.ingest.history.at(record.pid, u64::MAX);
+        let image = self.history.at(record.pid, u64::MAX);
         let exe = image.and_then(|image| image.exe()).unwrap_or_default();
         record.exe = exe.to_owned();
         let name = Path::new(exe).file_name().unwrap_or_default().to_string_lossy();

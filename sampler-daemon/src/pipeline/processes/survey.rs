@@ -77,7 +77,7 @@ impl Worker {
 
     fn begin_survey(&mut self, now: Instant) {
         let is_round = self.survey.timer.begin(now, self.process_events.is_open());
-        let gone = self.gone(&self.slots());
+        let gone = self.ingest.gone(&self.ingest.slots());
         self.detach_gone(&gone);
         self.look_at_refused();
         let own = std::process::id();

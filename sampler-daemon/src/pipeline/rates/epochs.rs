@@ -1,6 +1,7 @@
 //! Puts new rates into force. At each change of a rate, the exact totals of the process are divided
 //! by rate (module `epochs` of the store).
 
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::totals::by_class;
 use crate::pipeline::worker::Worker;
 use crate::store::epochs::{Band, Rates, band, rates};
@@ -108,11 +109,13 @@ impl Worker {
         self.ingest.windows.observe(process, &totals, &bands, &[]);
         true
     }
+}
 
+impl Ingest {
     /// Records that the live samples of the process in `slot` are thinned to the rates in force.
     pub(in crate::pipeline) fn note_thinned(&mut self, slot: u32) {
-        let Some(profiled) = self.ingest.table.get(slot) else { return };
-        let record = self.ingest.processes.get_mut(profiled.id);
+        let Some(profiled) = self.table.get(slot) else { return };
+        let record = self.processes.get_mut(profiled.id);
         let now = rates(&record.sampling.designs);
         record.epochs().note_thinned(&now);
     }

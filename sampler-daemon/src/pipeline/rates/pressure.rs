@@ -7,6 +7,7 @@
 //! few milliseconds. It raises the wanted interval, so that ring pressure is seldom needed.
 
 use crate::pipeline::clock::monotonic_ns;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::store::SamplingRecord;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -160,7 +161,7 @@ impl Worker {
         for slot in std::mem::take(&mut self.pressure.raised_by_ring) {
             let level = self.note_ring_pressure(slot);
             let was_raised =
-                level > 0 || self.sampling_of(slot).is_some_and(|of| of.is_raised_by_ring);
+                level > 0 || self.ingest.sampling_of(slot).is_some_and(|of| of.is_raised_by_ring);
             if !was_raised {
                 continue;
             }
@@ -173,7 +174,7 @@ impl Worker {
             if is_raised {
                 self.pressure.raised_by_ring.insert(slot);
             }
-            self.record_ring_pressure(slot, |record| {
+            self.ingest.record_ring_pressure(slot, |record| {
                 record.is_raised_by_ring = is_raised;
                 if !is_raised {
                     record.ring_pressure.end(monotonic_ns());
@@ -193,10 +194,12 @@ impl Worker {
         }
         level
     }
+}
 
+impl Ingest {
     fn record_ring_pressure(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
-        if let Some(profiled) = self.ingest.table.get(slot) {
-            let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
+        if let Some(profiled) = self.table.get(slot) {
+            let sampling = &mut self.processes.get_mut(profiled.id).sampling;
             change(std::sync::Arc::make_mut(sampling));
         }
     }

@@ -6,6 +6,7 @@
 
 use crate::bpf::maps::totals::SlotTotals;
 use crate::pipeline::processes::attach::Attached;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::store::{Designs, Sampling, SamplingRecord};
 use sampler_common::limits::CLASSES;
@@ -107,20 +108,18 @@ impl Worker {
             record.refresh();
         });
         self.adapt_if_requested(slot);
-        Some(self.sampling_of(slot)?.designs)
+        Some(self.ingest.sampling_of(slot)?.designs)
     }
 
     /// Computes the rates by size class anew, if the strategy is adaptive.
     pub(super) fn adapt_if_requested(&mut self, slot: u32) {
-        if self.sampling_of(slot).is_some_and(|of| of.requested.strategy == Strategy::Adaptive) {
+        if self
+            .ingest
+            .sampling_of(slot)
+            .is_some_and(|of| of.requested.strategy == Strategy::Adaptive)
+        {
             self.adapt(slot);
         }
-    }
-
-    /// How the process in `slot` is sampled.
-    pub(in crate::pipeline) fn sampling_of(&self, slot: u32) -> Option<&SamplingRecord> {
-        let profiled = self.ingest.table.get(slot)?;
-        Some(&self.ingest.processes.get(profiled.id).sampling)
     }
 
     /// Computes intervals and rates from exact totals and the live set, if a strategy needs that.
@@ -134,7 +133,7 @@ impl Worker {
         self.learned = Instant::now();
         let slots: Vec<u32> = self.ingest.table.attached_slots();
         for slot in slots {
-            let Some(record) = self.sampling_of(slot) else { continue };
+            let Some(record) = self.ingest.sampling_of(slot) else { continue };
             let requested = record.requested;
             let waits = requested.strategy == Strategy::Bernoulli
                 && requested.one_in.is_none()
@@ -168,7 +167,7 @@ impl Worker {
 
     fn relearn(&mut self, slot: u32, requested: &Sampling) {
         let Ok(now) = self.kernel.totals.read(slot) else { return };
-        let live = self.live_objects(slot);
+        let live = self.ingest.live_objects(slot);
         let Some(attached) = self.ingest.table.attached_mut(slot) else { return };
         attached.learning.update(now, &live);
         let learning = &attached.learning;
@@ -184,7 +183,7 @@ impl Worker {
 
     /// Puts an interval into force if it differs enough from the one in force.
     fn adopt_interval(&mut self, slot: u32, wanted: Option<u64>) {
-        let (Some(wanted), Some(record)) = (wanted, self.sampling_of(slot)) else { return };
+        let (Some(wanted), Some(record)) = (wanted, self.ingest.sampling_of(slot)) else { return };
         let ratio = wanted as f64 / record.wanted_bytes as f64;
         if !(1.0 / TOLERANCE..=TOLERANCE).contains(&ratio) {
             self.change_sampling(slot, |record| {
@@ -192,18 +191,6 @@ impl Worker {
                 record.refresh();
             });
         }
-    }
-
-    /// Estimated live objects of the process in `slot` by size class.
-    fn live_objects(&self, slot: u32) -> [f64; CLASSES] {
-        let mut objects = [0.0; CLASSES];
-        let Some(profiled) = self.ingest.table.get(slot) else { return objects };
-        for (_, live) in self.ingest.live.iter().filter(|(_, of)| of.process == profiled.id) {
-            if let Some(inclusion) = live.sample.inclusion().filter(|of| *of > 0.0) {
-                objects[sampling::class(live.sample.size)] += 1.0 / inclusion;
-            }
-        }
-        objects
     }
 
     /// Sets rates by size class for the least variance of live bytes.
@@ -218,5 +205,25 @@ impl Worker {
         self.change_sampling(slot, |record| {
             record.set(sampling::adapt(&uses, record.interval() as f64));
         });
+    }
+}
+
+impl Ingest {
+    /// How the process in `slot` is sampled.
+    pub(in crate::pipeline) fn sampling_of(&self, slot: u32) -> Option<&SamplingRecord> {
+        let profiled = self.table.get(slot)?;
+        Some(&self.processes.get(profiled.id).sampling)
+    }
+
+    /// Estimated live objects of the process in `slot` by size class.
+    fn live_objects(&self, slot: u32) -> [f64; CLASSES] {
+        let mut objects = [0.0; CLASSES];
+        let Some(profiled) = self.table.get(slot) else { return objects };
+        for (_, live) in self.live.iter().filter(|(_, of)| of.process == profiled.id) {
+            if let Some(inclusion) = live.sample.inclusion().filter(|of| *of > 0.0) {
+                objects[sampling::class(live.sample.size)] += 1.0 / inclusion;
+            }
+        }
+        objects
     }
 }

@@ -1,6 +1,7 @@
 //! Closes files that no process has mapped any more, as soon as the needed names in them are known.
 //! Then a deleted file takes no room, and its file system can be unmounted.
 
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::report::names::Names;
 use crate::pipeline::worker::Worker;
 use crate::unwind::{Image, ModuleId};
@@ -53,23 +54,10 @@ impl Worker {
             let (modules, took) = (std::mem::take(&mut request.modules), request.at.elapsed());
             self.file_closer.request = None;
             self.file_closer.next = Instant::now() + took * PAUSE_FACTOR;
-            self.close_those_left(&modules);
+            self.ingest.close_those_left(&modules);
         }
         if Instant::now() >= self.file_closer.next {
             self.request_names();
-        }
-    }
-
-    /// Closes the files of those of `modules` that no process has mapped meanwhile.
-    fn close_those_left(&mut self, modules: &[ModuleId]) {
-        let mapped: FxHashSet<ModuleId> = self
-            .ingest
-            .images()
-            .flat_map(Image::modules)
-            .filter(|of| modules.contains(of))
-            .collect();
-        for module in modules.iter().filter(|module| !mapped.contains(module)) {
-            self.ingest.modules.close(*module);
         }
     }
 
@@ -92,6 +80,17 @@ impl Worker {
             }
             // The next collection finds the file again.
             None => self.file_closer.next = Instant::now() + Duration::from_secs(1),
+        }
+    }
+}
+
+impl Ingest {
+    /// Closes the files of those of `modules` that no process has mapped meanwhile.
+    fn close_those_left(&mut self, modules: &[ModuleId]) {
+        let mapped: FxHashSet<ModuleId> =
+            self.images().flat_map(Image::modules).filter(|of| modules.contains(of)).collect();
+        for module in modules.iter().filter(|module| !mapped.contains(module)) {
+            self.modules.close(*module);
         }
     }
 }

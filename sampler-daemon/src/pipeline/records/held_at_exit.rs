@@ -24,7 +24,7 @@ impl Worker {
             // The live set is exact, and its entries are removed next.
             self.repair();
         }
-        let ended = self.end_blocks(slots, None, Outcome::EndedByExit);
+        let ended = self.ingest.end_blocks(slots, None, Outcome::EndedByExit);
         if self.config.at_exit == AtExit::Keep {
             let Ingest { live, processes, .. } = &mut self.ingest;
             live.leave_behind(ended, |process| processes.holder(process));

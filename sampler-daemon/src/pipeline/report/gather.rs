@@ -2,6 +2,7 @@
 
 use super::scope::{Borders, Scope};
 use crate::pipeline::clock::Clocks;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::windows::Expansions;
 use crate::pipeline::worker::Worker;
 use crate::store::windows::Window;
@@ -50,8 +51,8 @@ impl Worker {
         let Some(requested) = scope.window else {
             return Ok(self.gather_now(processes, kind, scope, None));
         };
-        self.check_end(requested, &processes)?;
-        let window = self.window(requested, self.clock.now())?;
+        self.ingest.check_end(requested, &processes)?;
+        let window = self.ingest.window(requested, self.clock.now())?;
         Ok(self.gather_now(processes, kind, scope, Some(&window)))
     }
 
@@ -99,7 +100,7 @@ impl Worker {
             None => self.add_allocated(&mut gathered, &index, scope, &expansions),
             Some(window) => gathered.add_window(window, &index, scope),
         }
-        self.add_held(&mut gathered, &index, kind, scope, window);
+        self.ingest.add_held(&mut gathered, &index, kind, scope, window);
         let Gathered { rows, reference, .. } = &mut gathered;
         rows.values().for_each(|row| reference.add(row));
         let by_band = window.map(Window::by_band);
@@ -171,7 +172,9 @@ impl Worker {
             }
         }
     }
+}
 
+impl Ingest {
     /// Adds live samples, or those of the peak.
     fn add_held(
         &self,
@@ -195,10 +198,10 @@ impl Worker {
         };
         match kind {
             Kind::Alloc | Kind::Live => {
-                let held = self.ingest.live.iter().map(|(_, live)| live);
-                held.chain(self.ingest.live.left_behind()).for_each(add);
+                let held = self.live.iter().map(|(_, live)| live);
+                held.chain(self.live.left_behind()).for_each(add);
             }
-            Kind::Peak => self.ingest.live.at_peak().for_each(add),
+            Kind::Peak => self.live.at_peak().for_each(add),
             // Mapped memory is another kind of memory.
             Kind::Mapped => {}
         }

@@ -44,7 +44,7 @@ impl HistoryWindow {
 
 impl Worker {
     pub(super) fn history(&self, request: &HistoryRequest) -> Result<Vec<HistoryWindow>, String> {
-        let chosen = self.chosen(&request.selector)?;
+        let chosen = self.ingest.chosen(&request.selector)?;
         self.config.capabilities().whole("a history")?;
         let clocks = self.clock.now();
         let since_ns = clocks.now_ns.saturating_sub(request.span_ns);

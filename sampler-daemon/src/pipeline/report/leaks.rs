@@ -6,6 +6,7 @@ use super::profile::{Located, located};
 use super::raw::RawFrame;
 use super::scope::Scope;
 use crate::pipeline::clock::Clocks;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::store::windows::{Departure, Window};
 use crate::store::{ProcessId, Selector, StackId};
@@ -65,7 +66,7 @@ type Rows = FxHashMap<(ProcessId, StackId), Row>;
 impl Worker {
     pub(super) fn leaks(&self, request: LeaksRequest) -> Result<RawLeaks, String> {
         self.config.capabilities().frees("leaks")?;
-        let mut chosen = self.chosen(&request.selector)?;
+        let mut chosen = self.ingest.chosen(&request.selector)?;
         if !chosen.is_empty() {
             chosen.retain(|id| self.ingest.processes.get(*id).exited.is_none());
             if chosen.is_empty() && !request.selector.is_all() {
@@ -76,12 +77,12 @@ impl Worker {
             }
         }
         // Points of a stride have no variance.
-        self.strategies(&chosen, Some(Estimator::Weighted))?;
+        self.ingest.strategies(&chosen, Some(Estimator::Weighted))?;
         let clocks = self.clock.now();
-        let over_ns = request.over_ns.unwrap_or_else(|| self.duration_ns(&chosen) / 2);
+        let over_ns = request.over_ns.unwrap_or_else(|| self.ingest.duration_ns(&chosen) / 2);
         let mut since_ns = clocks.now_ns.saturating_sub(over_ns);
         let (window, stacks, others) = loop {
-            match self.blocks_since(since_ns, clocks, &chosen) {
+            match self.ingest.blocks_since(since_ns, clocks, &chosen) {
                 Ok(found) => break found,
                 // Without a requested time, the longest known time is used.
                 Err(since) if request.over_ns.is_none() && since > since_ns => since_ns = since,
@@ -104,74 +105,13 @@ impl Worker {
             blocks: Vec::new(),
             others,
             reference: held.reference,
-            times: self.times(window, clocks),
+            times: self.ingest.times(window, clocks),
             frames: Vec::new(),
             notes,
             request,
         };
         self.add_blocks(&mut raw, stacks, held.rows);
         Ok(raw)
-    }
-
-    /// The blocks since a border at or before `since_ns`, and the time of the border: of each stack
-    /// that holds something or held something at the border, and of all other stacks.
-    ///
-    /// # Errors
-    /// The earliest time since which ended blocks are known, if it is later than `since_ns`.
-    fn blocks_since(
-        &self,
-        since_ns: u64,
-        clocks: Clocks,
-        chosen: &[ProcessId],
-    ) -> Result<([u64; 2], ByStack, Blocks), u64> {
-        let now_ns = clocks.now_ns;
-        let window = self.ingest.windows.between(since_ns, now_ns, now_ns);
-        let window = window.map_err(|error| error.oldest_ns)?;
-        let departed = window.departed().map_err(|cut| cut.whole_since_ns)?;
-        // Rows and departures are many, and so may be processes.
-        let chosen: FxHashSet<ProcessId> = chosen.iter().copied().collect();
-        let departed: Vec<Departure> = departed.filter(|of| chosen.contains(&of.process)).collect();
-        let (mut stacks, mut others) = (ByStack::default(), Blocks::default());
-        for of in departed.iter().filter(|of| of.allocated_ns < window.start_ns) {
-            stacks.entry((of.process, of.stack)).or_default().departed.add(&of.blocks);
-        }
-        self.add_live(&mut stacks, &window, now_ns, &chosen);
-        for of in departed {
-            let [allocated_age_ns, freed_age_ns] =
-                [of.allocated_ns, of.freed_ns].map(|at_ns| now_ns.saturating_sub(at_ns));
-            let stack = stacks.get_mut(&(of.process, of.stack)).unwrap_or(&mut others);
-            stack.freed.push(Freed { allocated_age_ns, freed_age_ns, blocks: of.blocks });
-        }
-        for (key, row) in window.rows().filter(|(key, _)| chosen.contains(&key.process)) {
-            let stack = stacks.get_mut(&(key.process, key.stack)).unwrap_or(&mut others);
-            stack.allocated.add(&row.weights());
-        }
-        Ok(([window.start_ns, now_ns], stacks, others))
-    }
-
-    /// The times of a history: borders of time slots, the first of which is the window's start.
-    fn times(&self, [start_ns, now_ns]: [u64; 2], clocks: Clocks) -> Times {
-        let slots = joined(&self.ingest.windows.borders(start_ns, now_ns), HISTORY_TIMES);
-        let ages = slots.iter().map(|[start_ns, _]| now_ns.saturating_sub(*start_ns));
-        Times { ages_ns: ages.collect(), end_unix_ns: clocks.to_unix(now_ns) }
-    }
-
-    fn add_live(
-        &self,
-        stacks: &mut ByStack,
-        window: &Window,
-        now_ns: u64,
-        chosen: &FxHashSet<ProcessId>,
-    ) {
-        let held = self.ingest.live.iter().map(|(_, live)| live);
-        for live in held.filter(|live| chosen.contains(&live.process)) {
-            let blocks = stacks.entry((live.process, live.stack)).or_default();
-            if live.time_ns >= window.start_ns {
-                blocks.arrived.add_sample(&live.sample);
-            }
-            let age_ns = now_ns.saturating_sub(live.time_ns);
-            blocks.ages.push((age_ns, live.sample.bytes()));
-        }
     }
 
     fn add_blocks(&self, raw: &mut RawLeaks, stacks: ByStack, mut rows: Rows) {
@@ -215,6 +155,69 @@ impl Worker {
         let full = self.balance.live_incomplete.map(|since| Growth::LiveFull(unix_ns(since)));
         let notes = notes.into_iter().map(Note::Growth).chain(self.raised(chosen));
         notes.chain(full.map(Note::Growth)).collect()
+    }
+}
+
+impl Ingest {
+    /// The blocks since a border at or before `since_ns`, and the time of the border: of each stack
+    /// that holds something or held something at the border, and of all other stacks.
+    ///
+    /// # Errors
+    /// The earliest time since which ended blocks are known, if it is later than `since_ns`.
+    fn blocks_since(
+        &self,
+        since_ns: u64,
+        clocks: Clocks,
+        chosen: &[ProcessId],
+    ) -> Result<([u64; 2], ByStack, Blocks), u64> {
+        let now_ns = clocks.now_ns;
+        let window = self.windows.between(since_ns, now_ns, now_ns);
+        let window = window.map_err(|error| error.oldest_ns)?;
+        let departed = window.departed().map_err(|cut| cut.whole_since_ns)?;
+        // Rows and departures are many, and so may be processes.
+        let chosen: FxHashSet<ProcessId> = chosen.iter().copied().collect();
+        let departed: Vec<Departure> = departed.filter(|of| chosen.contains(&of.process)).collect();
+        let (mut stacks, mut others) = (ByStack::default(), Blocks::default());
+        for of in departed.iter().filter(|of| of.allocated_ns < window.start_ns) {
+            stacks.entry((of.process, of.stack)).or_default().departed.add(&of.blocks);
+        }
+        self.add_live(&mut stacks, &window, now_ns, &chosen);
+        for of in departed {
+            let [allocated_age_ns, freed_age_ns] =
+                [of.allocated_ns, of.freed_ns].map(|at_ns| now_ns.saturating_sub(at_ns));
+            let stack = stacks.get_mut(&(of.process, of.stack)).unwrap_or(&mut others);
+            stack.freed.push(Freed { allocated_age_ns, freed_age_ns, blocks: of.blocks });
+        }
+        for (key, row) in window.rows().filter(|(key, _)| chosen.contains(&key.process)) {
+            let stack = stacks.get_mut(&(key.process, key.stack)).unwrap_or(&mut others);
+            stack.allocated.add(&row.weights());
+        }
+        Ok(([window.start_ns, now_ns], stacks, others))
+    }
+
+    /// The times of a history: borders of time slots, the first of which is the window's start.
+    fn times(&self, [start_ns, now_ns]: [u64; 2], clocks: Clocks) -> Times {
+        let slots = joined(&self.windows.borders(start_ns, now_ns), HISTORY_TIMES);
+        let ages = slots.iter().map(|[start_ns, _]| now_ns.saturating_sub(*start_ns));
+        Times { ages_ns: ages.collect(), end_unix_ns: clocks.to_unix(now_ns) }
+    }
+
+    fn add_live(
+        &self,
+        stacks: &mut ByStack,
+        window: &Window,
+        now_ns: u64,
+        chosen: &FxHashSet<ProcessId>,
+    ) {
+        let held = self.live.iter().map(|(_, live)| live);
+        for live in held.filter(|live| chosen.contains(&live.process)) {
+            let blocks = stacks.entry((live.process, live.stack)).or_default();
+            if live.time_ns >= window.start_ns {
+                blocks.arrived.add_sample(&live.sample);
+            }
+            let age_ns = now_ns.saturating_sub(live.time_ns);
+            blocks.ages.push((age_ns, live.sample.bytes()));
+        }
     }
 }
 

@@ -44,9 +44,9 @@ pub struct RawLifetimes {
 impl Worker {
     pub(super) fn lifetimes(&self, request: LifetimesRequest) -> Result<RawLifetimes, String> {
         self.config.capabilities().frees("lifetimes")?;
-        let chosen = self.chosen(&request.selector)?;
+        let chosen = self.ingest.chosen(&request.selector)?;
         // Points of a stride have no variance.
-        self.strategies(&chosen, Some(Estimator::Weighted))?;
+        self.ingest.strategies(&chosen, Some(Estimator::Weighted))?;
         let clocks = self.clock.now();
         let is_requested = |process: ProcessId| chosen.contains(&process);
         let lives = self.ingest.lifetimes.by_stack(&self.ingest.live, clocks.now_ns, is_requested);

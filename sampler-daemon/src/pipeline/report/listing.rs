@@ -123,7 +123,7 @@ pub struct GroupReport {
 
 impl Worker {
     pub(super) fn listing(&self, request: &ListRequest) -> Result<Listing, String> {
-        let chosen = self.chosen(&request.selector)?;
+        let chosen = self.ingest.chosen(&request.selector)?;
         let gathered = self.gather_now(chosen, Kind::Alloc, &Scope::ALL, None);
         let usable = self.usable(&gathered.processes);
         let mapped = self.mapped_totals();
@@ -201,11 +201,11 @@ impl Worker {
         let mut usable = Usable::default();
         let mut running = Vec::new();
         for id in &ids {
-            running.extend(self.running(*id));
+            running.extend(self.ingest.running(*id));
             usable_of.get(id).into_iter().for_each(|one| usable.add(one));
         }
         let reference = Reference {
-            interval_bytes: self.interval_of(&ids, SamplingRecord::largest_interval),
+            interval_bytes: self.ingest.interval_of(&ids, SamplingRecord::largest_interval),
             ..gathered.reference.of_processes(of)
         };
         let exact = of.iter().map(|index| gathered.exact_of(*index)).sum();

@@ -40,16 +40,16 @@ impl Worker {
         // A lost call may have been an unmap as well, so neither mapped nor held memory has an
         // upper end.
         gathered.reference.allocations_unseen = lost > 0;
-        let (window, pids) = (gathered.window, self.pids_of(&gathered.processes));
-        let process_names = self.process_names(&gathered.processes);
+        let (window, pids) = (gathered.window, self.ingest.pids_of(&gathered.processes));
+        let process_names = self.ingest.process_names(&gathered.processes);
         let calls = gathered.reference.row().total().alloc_objects;
         let mut profile = RawProfile {
             estimator: Estimator::Exact,
             strategies: Vec::new(),
-            sources: self.sources_of_mappings(&gathered.processes),
+            sources: self.ingest.sources_of_mappings(&gathered.processes),
             time: SystemTime::now(),
             duration_ns: window
-                .map_or_else(|| self.duration_ns(&gathered.processes), |of| of.length_ns()),
+                .map_or_else(|| self.ingest.duration_ns(&gathered.processes), |of| of.length_ns()),
             window,
             borders: None,
             interval_bytes: 1.0,

@@ -8,6 +8,7 @@ use super::order::leave_out;
 use super::scope::{Borders, Scope};
 use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::cost::UnreadCost;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, ProcessRecord, SamplingRecord, StackId};
@@ -110,29 +111,8 @@ pub struct RawProfile {
 }
 
 impl Worker {
-    /// Every strategy with which `processes` were ever sampled; an error if the estimator does not
-    /// exist for one of them.
-    pub(super) fn strategies(
-        &self,
-        processes: &[ProcessId],
-        estimator: Option<Estimator>,
-    ) -> Result<Vec<Strategy>, String> {
-        let mut strategies = Vec::new();
-        for record in processes.iter().map(|id| self.ingest.processes.get(*id)) {
-            for strategy in &record.sampling.strategies {
-                if let Some(Err(error)) = estimator.map(|of| of.check(*strategy)) {
-                    return Err(format!("{}: {error}", record.label()));
-                }
-                if !strategies.contains(strategy) {
-                    strategies.push(*strategy);
-                }
-            }
-        }
-        Ok(strategies)
-    }
-
     pub(super) fn profile(&self, request: ProfileRequest) -> Result<RawProfile, String> {
-        let chosen = self.chosen(&request.selector)?;
+        let chosen = self.ingest.chosen(&request.selector)?;
         let capabilities = self.config.capabilities();
         capabilities.kind(request.kind)?;
         if request.kind == Kind::Mapped {
@@ -141,7 +121,7 @@ impl Worker {
         if request.scope != Scope::ALL {
             capabilities.whole("a part of the profile (--last, --since, --until, --min-age, --max-age, --min-size, --max-size)")?;
         }
-        let strategies = self.strategies(&chosen, request.estimator)?;
+        let strategies = self.ingest.strategies(&chosen, request.estimator)?;
         if self.config.windows.is_some()
             && request.estimator.is_some_and(|of| of != Estimator::Weighted)
         {
@@ -152,37 +132,37 @@ impl Worker {
         let gathered = self.gather(chosen, request.kind, &request.scope)?;
         let lost = self.losses(&gathered);
         let mut notes = self.notes(&gathered, &lost, estimator);
-        notes.extend(self.missing_notes(&gathered, request.kind));
+        notes.extend(self.ingest.missing_notes(&gathered, request.kind));
         notes.extend(request.scope.notes(request.kind));
         notes.extend(self.window_notes(&gathered));
         let cost = self.costs(&gathered.processes, request.confidence);
         notes.extend(self.frees_note(&gathered.processes, &cost, &request));
         let mut window = gathered.window;
         if request.kind == Kind::Peak {
-            window = self.peak_window(&gathered);
-            notes.extend(self.peak_notes(&gathered));
+            window = self.ingest.peak_window(&gathered);
+            notes.extend(self.ingest.peak_notes(&gathered));
         }
         let compared = match (request.kind, request.scope == Scope::ALL) {
             (Kind::Alloc | Kind::Live, true) => self.compared(&gathered.processes),
             _ => Vec::new(),
         };
-        let running = self.running_for_rss(&gathered.processes, &request);
+        let running = self.ingest.running_for_rss(&gathered.processes, &request);
         if !running.is_empty() {
             notes.extend(self.usable_note(&gathered.processes, request.confidence));
         }
         let mut profile = RawProfile {
             estimator,
             strategies,
-            sources: self.sources_of(&gathered.processes),
+            sources: self.ingest.sources_of(&gathered.processes),
             time: SystemTime::now(),
             duration_ns: window
-                .map_or_else(|| self.duration_ns(&gathered.processes), |of| of.length_ns()),
+                .map_or_else(|| self.ingest.duration_ns(&gathered.processes), |of| of.length_ns()),
             window,
             borders: gathered.borders,
-            interval_bytes: self.interval_of(&gathered.processes, |of| of.interval_bytes),
-            pids: self.pids_of(&gathered.processes),
-            programs: self.programs(&gathered.processes),
-            process_names: self.process_names(&gathered.processes),
+            interval_bytes: self.ingest.interval_of(&gathered.processes, |of| of.interval_bytes),
+            pids: self.ingest.pids_of(&gathered.processes),
+            programs: self.ingest.programs(&gathered.processes),
+            process_names: self.ingest.process_names(&gathered.processes),
             rows: Vec::new(),
             left_out: 0,
             frames: Vec::new(),
@@ -257,27 +237,50 @@ impl Worker {
             self.links.shared.allocators().find_map(|of| of.probed_at(path, frame.offset))
         })
     }
+}
+
+impl Ingest {
+    /// Every strategy with which `processes` were ever sampled; an error if the estimator does not
+    /// exist for one of them.
+    pub(super) fn strategies(
+        &self,
+        processes: &[ProcessId],
+        estimator: Option<Estimator>,
+    ) -> Result<Vec<Strategy>, String> {
+        let mut strategies = Vec::new();
+        for record in processes.iter().map(|id| self.processes.get(*id)) {
+            for strategy in &record.sampling.strategies {
+                if let Some(Err(error)) = estimator.map(|of| of.check(*strategy)) {
+                    return Err(format!("{}: {error}", record.label()));
+                }
+                if !strategies.contains(strategy) {
+                    strategies.push(*strategy);
+                }
+            }
+        }
+        Ok(strategies)
+    }
 
     /// Where the samples of these processes come from.
     pub(super) fn sources_of(&self, processes: &[ProcessId]) -> Vec<SourceGroup> {
-        let records = processes.iter().map(|id| self.ingest.processes.get(*id));
+        let records = processes.iter().map(|id| self.processes.get(*id));
         SourceGroup::of(records.map(|of| (of.sources(), of.exited_count.max(1))))
     }
 
-    /// As [`Worker::sources_of`], for calls that map memory: only uprobes see them.
+    /// As [`Ingest::sources_of`], for calls that map memory: only uprobes see them.
     pub(super) fn sources_of_mappings(&self, processes: &[ProcessId]) -> Vec<SourceGroup> {
-        let records = processes.iter().map(|id| self.ingest.processes.get(*id));
+        let records = processes.iter().map(|id| self.processes.get(*id));
         let only = |of: SampleSources| of.only(SampleSource::Uprobes);
         SourceGroup::of(records.map(|of| (only(of.sources()), of.exited_count.max(1))))
     }
 
     pub(super) fn pids_of(&self, processes: &[ProcessId]) -> Vec<u32> {
-        processes.iter().map(|id| self.ingest.processes.get(*id).pid).collect()
+        processes.iter().map(|id| self.processes.get(*id).pid).collect()
     }
 
     pub(super) fn programs(&self, processes: &[ProcessId]) -> Vec<Program> {
         let program = |id: &ProcessId| {
-            let of = self.ingest.processes.get(*id);
+            let of = self.processes.get(*id);
             Program {
                 exe: of.exe.clone(),
                 comm: of.comm.clone(),
@@ -291,7 +294,7 @@ impl Worker {
 
     /// Names of the processes, by pid. Folded processes have no pid, and no name.
     pub(super) fn process_names(&self, processes: &[ProcessId]) -> BTreeMap<u32, ProcessName> {
-        let records = processes.iter().map(|id| self.ingest.processes.get(*id));
+        let records = processes.iter().map(|id| self.processes.get(*id));
         let name = |of: &ProcessRecord| ProcessName { comm: of.comm.clone(), exe: of.exe.clone() };
         records.filter(|of| of.pid != 0).map(|of| (of.pid, name(of))).collect()
     }
@@ -300,7 +303,7 @@ impl Worker {
         let now = SystemTime::now();
         chosen
             .iter()
-            .map(|id| self.ingest.processes.get(*id))
+            .map(|id| self.processes.get(*id))
             .filter_map(|record| record.exited.unwrap_or(now).duration_since(record.attached).ok())
             .map(|duration| duration.as_nanos() as u64)
             .max()
@@ -313,6 +316,6 @@ impl Worker {
         chosen: &[ProcessId],
         of: impl Fn(&SamplingRecord) -> f64,
     ) -> f64 {
-        chosen.iter().map(|id| of(&self.ingest.processes.get(*id).sampling)).fold(1.0, f64::max)
+        chosen.iter().map(|id| of(&self.processes.get(*id).sampling)).fold(1.0, f64::max)
     }
 }

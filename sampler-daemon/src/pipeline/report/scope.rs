@@ -2,7 +2,7 @@
 
 use super::gather::Gathered;
 use crate::pipeline::clock::Clocks;
-use crate::pipeline::worker::Worker;
+use crate::pipeline::records::ingest::Ingest;
 use crate::store::{ProcessId, SizeCell, SizeLimits, Windows, windows::Window};
 use sampler_common::estimate::Estimator;
 use sampler_common::note::{Loss, Note, Part};
@@ -169,14 +169,14 @@ fn duration(ns: u64) -> String {
     human_duration(Duration::from_nanos(ns))
 }
 
-impl Worker {
+impl Ingest {
     /// The slots of a window. Everything was observed just before.
     pub(super) fn window(
         &self,
         requested: RequestedWindow,
         clocks: Clocks,
     ) -> Result<Window<'_>, String> {
-        requested.of(&self.ingest.windows, clocks)
+        requested.of(&self.windows, clocks)
     }
 
     /// Refuses a window that ends before the attach of every process: it has no data.
@@ -187,7 +187,7 @@ impl Worker {
     ) -> Result<(), String> {
         let RequestedWindow::Between(_, Some(until_ns)) = requested else { return Ok(()) };
         let until = UNIX_EPOCH + Duration::from_nanos(until_ns);
-        let attached = processes.iter().map(|id| self.ingest.processes.get(*id).attached).min();
+        let attached = processes.iter().map(|id| self.processes.get(*id).attached).min();
         match attached.filter(|attached| until < *attached) {
             None => Ok(()),
             Some(attached) => {
@@ -203,10 +203,10 @@ impl Worker {
     /// The time range of peaks: from the attach of the processes to their latest peak.
     pub(super) fn peak_window(&self, gathered: &Gathered) -> Option<profile::Window> {
         let attached = |id: &ProcessId| {
-            let attached = self.ingest.processes.get(*id).attached.duration_since(UNIX_EPOCH);
+            let attached = self.processes.get(*id).attached.duration_since(UNIX_EPOCH);
             attached.map_or(0, |since| since.as_nanos() as u64)
         };
-        let peaks = self.ingest.live.peaks();
+        let peaks = self.live.peaks();
         let each = gathered.processes.iter().filter_map(|id| Some((id, peaks.get(*id)?)));
         let windows = each.map(|(id, peak)| profile::Window {
             start_unix_ns: attached(id),
@@ -220,8 +220,8 @@ impl Worker {
 
     /// The notes on peaks.
     pub(super) fn peak_notes(&self, gathered: &Gathered) -> Vec<Note> {
-        let peaks = self.ingest.live.peaks();
-        let label = |id: &ProcessId| self.ingest.processes.get(*id).label();
+        let peaks = self.live.peaks();
+        let label = |id: &ProcessId| self.processes.get(*id).label();
         let each = || gathered.processes.iter().filter_map(|id| Some((id, peaks.get(*id)?)));
         let times = each().map(|(id, peak)| (label(id), gathered.clocks.to_unix(peak.time_ns)));
         let times: Vec<(String, u64)> = times.collect();

@@ -1,20 +1,20 @@
 //! Selects the processes of a request.
 
-use crate::pipeline::worker::Worker;
+use crate::pipeline::records::ingest::Ingest;
 use crate::store::{Criterion, ProcessId, Selector};
 
-impl Worker {
+impl Ingest {
     /// The processes that a selector chooses, in the order of their attach.
     ///
     /// # Errors
     /// One line, if a pid of the selector is not profiled, or if the selector chooses no process.
     pub(super) fn chosen(&self, selector: &Selector) -> Result<Vec<ProcessId>, String> {
-        let records = || self.ingest.processes.iter().filter(|(_, record)| !record.excluded);
+        let records = || self.processes.iter().filter(|(_, record)| !record.excluded);
         for criterion in &selector.criteria {
             if let Criterion::Pid(pid) = criterion
                 && !records().any(|(_, record)| record.pid == *pid && record.exited_count == 0)
             {
-                if self.ingest.processes.was_folded(*pid) {
+                if self.processes.was_folded(*pid) {
                     return Err(format!(
                         "pid {pid}: exited long ago, its numbers are in the sums of its program (see: sampler ps)"
                     ));

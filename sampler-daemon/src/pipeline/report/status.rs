@@ -13,6 +13,7 @@ use crate::pipeline::latency::Histogram;
 use crate::pipeline::processes::coverage::MAX_BLIND_PROCESSES;
 use crate::pipeline::processes::exclude::Exclusion;
 use crate::pipeline::processes::process_events::EventCounts;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::records::reading::RingReading;
 use crate::pipeline::worker::Worker;
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
@@ -142,7 +143,7 @@ impl Worker {
             uptime: self.started.elapsed(),
             live_samples: self.kernel.live.len(),
             outcomes: outcomes.iter().collect(),
-            intervals: self.samplings(),
+            intervals: self.ingest.samplings(),
             probes: self.probes(),
             blind_spots: self.blind_spots(),
             unsupported: self.config.capabilities().unsupported(),
@@ -196,21 +197,6 @@ impl Worker {
         }
     }
 
-    /// How every running process is sampled, by pid.
-    pub(in crate::pipeline) fn samplings(&self) -> Vec<SamplingReport> {
-        let mut samplings: Vec<SamplingReport> = self
-            .ingest
-            .table
-            .values()
-            .map(|profiled| {
-                let record = self.ingest.processes.get(profiled.id);
-                SamplingReport::new(record)
-            })
-            .collect();
-        samplings.sort_unstable_by_key(|of| of.pid);
-        samplings
-    }
-
     fn probes(&self) -> Vec<ProbeReport> {
         // Each probe with the slots of its processes.
         let mut probes: Vec<(ProbeReport, Vec<u32>)> = Vec::new();
@@ -260,36 +246,6 @@ impl Worker {
         with_hits.collect()
     }
 
-    /// Modules without names or unwind information because a bound was reached.
-    fn module_limits(&self) -> impl Iterator<Item = String> {
-        let Counts { table_full, unopened, unheld, names_refused, no_room_for_sections } =
-            self.ingest.modules.counts();
-        let lines = [
-            (
-                table_full,
-                "times a file found no room, because its process or its user had its share of those that are known: code in it has no name",
-            ),
-            (
-                unopened,
-                "times a mapped file could not be opened: code in it has no name, and stacks end there",
-            ),
-            (
-                unheld,
-                "files are not held open, of so many of one process: code in them has no name (raise the limit of open files, `ulimit -n`)",
-            ),
-            (
-                names_refused,
-                "names of generated code found no room, of which each user and each process has its share",
-            ),
-            (
-                no_room_for_sections,
-                "times there was no room for a file's unwind information, of which each user and each process has its share: stacks end there",
-            ),
-        ];
-        let nonzero = lines.into_iter().filter(|(count, _)| *count > 0);
-        nonzero.map(|(count, what)| format!("{} {what}", units::grouped(count)))
-    }
-
     fn blind_spots(&self) -> Vec<String> {
         let mut blind_spots: Vec<String> =
             self.blind_processes().iter().map(Processes::to_string).collect();
@@ -297,7 +253,7 @@ impl Worker {
         blind_spots.extend(self.tree_limits());
         blind_spots.extend(self.injections.as_ref().and_then(Injections::limits));
         blind_spots.extend(self.patched_limits());
-        blind_spots.extend(self.module_limits());
+        blind_spots.extend(self.ingest.module_limits());
         let refused = self.ingest.outcomes.get(Outcome::StackTableFull);
         blind_spots.extend((refused > 0).then(|| {
             format!(
@@ -334,5 +290,51 @@ impl Worker {
                 .push(format!("frees are not probed ({why}): nothing is known of live memory"));
         }
         blind_spots
+    }
+}
+
+impl Ingest {
+    /// How every running process is sampled, by pid.
+    pub(in crate::pipeline) fn samplings(&self) -> Vec<SamplingReport> {
+        let mut samplings: Vec<SamplingReport> = self
+            .table
+            .values()
+            .map(|profiled| {
+                let record = self.processes.get(profiled.id);
+                SamplingReport::new(record)
+            })
+            .collect();
+        samplings.sort_unstable_by_key(|of| of.pid);
+        samplings
+    }
+
+    /// Modules without names or unwind information because a bound was reached.
+    fn module_limits(&self) -> impl Iterator<Item = String> {
+        let Counts { table_full, unopened, unheld, names_refused, no_room_for_sections } =
+            self.modules.counts();
+        let lines = [
+            (
+                table_full,
+                "times a file found no room, because its process or its user had its share of those that are known: code in it has no name",
+            ),
+            (
+                unopened,
+                "times a mapped file could not be opened: code in it has no name, and stacks end there",
+            ),
+            (
+                unheld,
+                "files are not held open, of so many of one process: code in them has no name (raise the limit of open files, `ulimit -n`)",
+            ),
+            (
+                names_refused,
+                "names of generated code found no room, of which each user and each process has its share",
+            ),
+            (
+                no_room_for_sections,
+                "times there was no room for a file's unwind information, of which each user and each process has its share: stacks end there",
+            ),
+        ];
+        let nonzero = lines.into_iter().filter(|(count, _)| *count > 0);
+        nonzero.map(|(count, what)| format!("{} {what}", units::grouped(count)))
     }
 }

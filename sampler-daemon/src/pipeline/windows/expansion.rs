@@ -42,7 +42,7 @@ impl Worker {
     /// The expansion of a process; `None` if its clock has not ticked, or no window was planned.
     pub(in crate::pipeline) fn expansion(&self, id: ProcessId) -> Option<Expansion> {
         let groups = self.ingest.window_samples.groups(id);
-        let tail = self.slot_of(id).map_or(0.0, |slot| self.tail(slot));
+        let tail = self.ingest.slot_of(id).map_or(0.0, |slot| self.tail(slot));
         let length = groups.map_or(0.0, Groups::length) + tail;
         let ticks = groups.map_or(0.0, Groups::ticks);
         let factor = (self.ticks_of(id) as f64).max(length) / length;
@@ -55,7 +55,7 @@ impl Worker {
             return ticks;
         }
         let gates = self.kernel.windows.as_ref();
-        self.slot_of(id).zip(gates).map_or(0, |(slot, gates)| gates.ticks(slot))
+        self.ingest.slot_of(id).zip(gates).map_or(0, |(slot, gates)| gates.ticks(slot))
     }
 
     /// Adds the groups of windows, and the sums of rows in each group.

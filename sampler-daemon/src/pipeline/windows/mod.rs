@@ -18,6 +18,7 @@ use super::worker::Worker;
 use crate::bpf::maps::windows::WindowGates;
 use crate::inspect::placement::probe_addresses;
 use crate::inspect::process::processor;
+use crate::pipeline::records::ingest::Ingest;
 use crate::store::{ProcessId, Sampling};
 use sampler_common::windows::{Budget, Clock, Group, Ledger, Planner, Window};
 use sampler_common::wire::Gate;
@@ -112,12 +113,7 @@ impl Worker {
 
     fn slots_with(&self, gate: Gate) -> Vec<u32> {
         let Some(gates) = &self.kernel.windows else { return Vec::new() };
-        self.with_windows().filter(|slot| gates.gate(*slot) == gate).collect()
-    }
-
-    /// Slots of processes with windows.
-    fn with_windows(&self) -> impl Iterator<Item = u32> {
-        self.ingest.table.iter().filter(|(_, of)| of.cycle.is_some()).map(|(slot, _)| slot)
+        self.ingest.with_windows().filter(|slot| gates.gate(*slot) == gate).collect()
     }
 
     /// Waits until the clock reaches the planned window.
@@ -250,14 +246,9 @@ impl Worker {
         }
     }
 
-    /// CPU time that a running process needs for one more window, nanoseconds.
-    pub(in crate::pipeline) fn next_window_ns(&self, id: ProcessId) -> Option<f64> {
-        Some(self.ingest.table.cycle(self.slot_of(id)?)?.planner.period_ns())
-    }
-
     /// Sets the interval of the next windows.
     fn change_interval(&mut self, slot: u32, interval_bytes: u64) {
-        let Some(record) = self.sampling_of(slot) else { return };
+        let Some(record) = self.ingest.sampling_of(slot) else { return };
         let ratio = interval_bytes as f64 / record.requested.interval_bytes as f64;
         if !(1.0 / INTERVAL_CHANGE..=INTERVAL_CHANGE).contains(&ratio) {
             let requested = Sampling { interval_bytes, ..record.requested };
@@ -277,5 +268,17 @@ impl Worker {
     /// The timer of windows; `None` without windows.
     pub(super) fn window_clock(&self) -> Option<Clock> {
         self.kernel.windows.as_ref().map(WindowGates::clock)
+    }
+}
+
+impl Ingest {
+    /// Slots of processes with windows.
+    fn with_windows(&self) -> impl Iterator<Item = u32> {
+        self.table.iter().filter(|(_, of)| of.cycle.is_some()).map(|(slot, _)| slot)
+    }
+
+    /// CPU time that a running process needs for one more window, nanoseconds.
+    pub(in crate::pipeline) fn next_window_ns(&self, id: ProcessId) -> Option<f64> {
+        Some(self.table.cycle(self.slot_of(id)?)?.planner.period_ns())
     }
 }

@@ -3,6 +3,7 @@
 use super::Cycle;
 use crate::bpf::maps::totals::SlotTotals;
 use crate::pipeline::clock::thread_ns;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, StackId};
 use sampler_common::cost::Work;
@@ -165,26 +166,8 @@ impl Worker {
         cycle.planner.ended(&cost);
         let groups = self.ingest.window_samples.groups_mut(id);
         let group = groups.add(&totals, window.kappa());
-        self.add_samples(id, group, window.kappa(), samples);
+        self.ingest.add_samples(id, group, window.kappa(), samples);
         self.plan_window(slot);
-    }
-
-    /// Adds the samples of a window that has ended to the rows.
-    fn add_samples(
-        &mut self,
-        id: ProcessId,
-        group: u16,
-        kappa: f64,
-        samples: Vec<(StackId, Sample)>,
-    ) {
-        for (stack, sample) in samples {
-            let sample = Sample { kept: sample.kept * kappa, ..sample };
-            if !self.ingest.rows.add(self.ingest.processes.holder(id), stack, &sample) {
-                self.ingest.outcomes.add(Outcome::StackTableFull, 1);
-            }
-            let own = [sample.size as f64, 1.0].map(|own| sample.moments(own).sum);
-            self.ingest.window_samples.add(id, stack, group, own);
-        }
     }
 
     /// Adds samples of the open window whose record was lost, without their stacks.
@@ -210,6 +193,26 @@ impl Worker {
         match self.kernel.pending.forget(|space: Space| space.slot == slot) {
             Ok(sampled) => self.ingest.outcomes.add(Outcome::ReturnLost, sampled),
             Err(error) => tracing::warn!("read the pending calls: {error}"),
+        }
+    }
+}
+
+impl Ingest {
+    /// Adds the samples of a window that has ended to the rows.
+    fn add_samples(
+        &mut self,
+        id: ProcessId,
+        group: u16,
+        kappa: f64,
+        samples: Vec<(StackId, Sample)>,
+    ) {
+        for (stack, sample) in samples {
+            let sample = Sample { kept: sample.kept * kappa, ..sample };
+            if !self.rows.add(self.processes.holder(id), stack, &sample) {
+                self.outcomes.add(Outcome::StackTableFull, 1);
+            }
+            let own = [sample.size as f64, 1.0].map(|own| sample.moments(own).sum);
+            self.window_samples.add(id, stack, group, own);
         }
     }
 }

@@ -26,7 +26,8 @@ impl Worker {
         }
         let frees =
             self.prices.charge(&cost.work.only(Program::Free))?.cpu.range(request.confidence);
-        let is_noted = is_worth_noting(&frees, &cost.report.spent_ns?, self.duration_ns(of) as f64);
+        let is_noted =
+            is_worth_noting(&frees, &cost.report.spent_ns?, self.ingest.duration_ns(of) as f64);
         is_noted.then_some(Note::Frees(frees))
     }
 }

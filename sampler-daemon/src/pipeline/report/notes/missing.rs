@@ -1,7 +1,7 @@
 //! Notes on stacks of which frames are, or may be, missing: the share of bytes in such stacks.
 
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::report::gather::Gathered;
-use crate::pipeline::worker::Worker;
 use crate::store::stacks::{self, StackFrame};
 use sampler_common::estimate::Row;
 use sampler_common::note::{Loss, Note};
@@ -18,14 +18,14 @@ const ROOTS: [stacks::Note; 4] = [
     stacks::Note::TableFull,
 ];
 
-impl Worker {
+impl Ingest {
     /// Notes on the stacks of these rows.
     pub(in crate::pipeline::report) fn missing_notes(
         &self,
         gathered: &Gathered,
         kind: Kind,
     ) -> impl Iterator<Item = Note> + use<> {
-        let stacks = &self.ingest.stacks;
+        let stacks = &self.stacks;
         let (mut total, mut parts) = (0.0, [0.0; ROOTS.len()]);
         for ((_, stack), row) in &gathered.rows {
             let bytes = bytes(row, kind);

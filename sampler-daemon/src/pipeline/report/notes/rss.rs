@@ -2,6 +2,7 @@
 
 use crate::inspect::process::memory::{self, Memory};
 use crate::pipeline::command::ProfileRequest;
+use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::report::scope::Scope;
 use crate::pipeline::report::usable::Usable;
 use crate::pipeline::worker::Worker;
@@ -11,9 +12,24 @@ use sampler_common::note::{self, Note};
 use sampler_common::profile::Kind;
 
 impl Worker {
+    /// How much larger than requested the live blocks are; `None` if that is not known for all
+    /// processes.
+    pub(in crate::pipeline::report) fn usable_note(
+        &self,
+        processes: &[ProcessId],
+        confidence: Confidence,
+    ) -> Option<Note> {
+        let mut usable = Usable::default();
+        self.usable(processes).values().for_each(|one| usable.add(one));
+        let ratio = usable.sums.ratio(1.0, confidence)?;
+        Some(Note::Memory(note::Memory::Usable(ratio, usable.refused)))
+    }
+}
+
+impl Ingest {
     /// Pid and start of a running process.
     pub(in crate::pipeline) fn running(&self, id: ProcessId) -> Option<(u32, u64)> {
-        let process = self.ingest.table.attached(self.slot_of(id)?)?.process.as_ref()?;
+        let process = self.table.attached(self.slot_of(id)?)?.process.as_ref()?;
         Some((process.pid, process.start_ticks))
     }
 
@@ -27,19 +43,6 @@ impl Worker {
             true => processes.iter().filter_map(|id| self.running(*id)).collect(),
             false => Vec::new(),
         }
-    }
-
-    /// How much larger than requested the live blocks are; `None` if that is not known for all
-    /// processes.
-    pub(in crate::pipeline::report) fn usable_note(
-        &self,
-        processes: &[ProcessId],
-        confidence: Confidence,
-    ) -> Option<Note> {
-        let mut usable = Usable::default();
-        self.usable(processes).values().for_each(|one| usable.add(one));
-        let ratio = usable.sums.ratio(1.0, confidence)?;
-        Some(Note::Memory(note::Memory::Usable(ratio, usable.refused)))
     }
 }
 

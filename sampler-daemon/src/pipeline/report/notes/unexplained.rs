@@ -44,7 +44,7 @@ impl Worker {
             held.entry(live.process).or_default().add_live(&live.sample);
         }
         let compared = processes.iter().filter_map(|id| {
-            let (pid, start_ticks) = self.running(*id)?;
+            let (pid, start_ticks) = self.ingest.running(*id)?;
             let record = self.ingest.processes.get(*id);
             let moments = held.get(id).map(|of| of.inuse_space).unwrap_or_default();
             let interval_bytes = record.sampling.largest_interval();

@@ -90,7 +90,7 @@ impl Worker {
             let (groups, ticks) = (self.ingest.window_samples.groups(*id), self.ticks_of(*id));
             match self.expansion(*id).is_none() {
                 true => coverage.add_unplanned(ticks),
-                false => coverage.add(groups, ticks, self.next_window_ns(*id)),
+                false => coverage.add(groups, ticks, self.ingest.next_window_ns(*id)),
             }
         }
         coverage.notes(budget, clock.own_ns())
