@@ -52,7 +52,7 @@ struct LoaderWords {
     clock: u64,
     seed: u64,
     is_done: u64,
-    injected: u64,
+    detection: u64,
     mark: u64,
     areas: [(u64, u64); 2],
     functions: HashMap<String, FunctionWords>,
@@ -202,13 +202,14 @@ impl Image {
             set(&mut parts, *address, &value.to_le_bytes())?;
         }
         let words = &self.words;
-        let injected = 1 | u64::from(values.has_rdrand) << 1;
+        // The mark is cleared in children.
+        let detection = 1 | u64::from(values.has_rdrand) << 1;
         for (address, value) in [
             (words.rate, values.rate),
             (words.requested, values.rate),
             (words.clock, values.clock),
             (words.seed, values.seed | 1),
-            (words.injected, injected),
+            (words.detection, detection),
             (words.mark, 1),
         ] {
             set(&mut parts, address, &value.to_le_bytes())?;
@@ -337,7 +338,7 @@ fn words(
         clock: head(4)?,
         seed: head(5)?,
         is_done: head(6)?,
-        injected: head(7)?,
+        detection: head(7)?,
         mark: head(8)?,
         areas: [(head(9)?, head(10)?), (head(11)?, head(12)?)],
         functions,

@@ -7,7 +7,7 @@ use crate::next::Files;
 use crate::next_allocator::NEXT_ALLOCATOR;
 use crate::settings::SETTINGS;
 use crate::thread::mixed;
-use crate::{first, interval, operators, start};
+use crate::{clock, first, interval, operators, start};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
@@ -30,6 +30,8 @@ pub fn boot() {
         first::take(&files);
         operators::take(&files);
         leave_to_another(&files);
+        // The limit of samples holds from the first one on, also in constructors.
+        clock::take();
         IS_DONE.store(true, Release);
     }
     let start = start::read();
@@ -65,12 +67,7 @@ pub(crate) fn note_fork() {
     SEEDS_GIVEN.fetch_add(1, Relaxed);
 }
 
-/// Called in the child of a fork.
-pub(crate) fn note_forked() {
-    note_child(0);
-}
-
-/// Seeds a child that differs from its siblings by `random` only.
+/// Seeds a child that differs from some of its siblings by `random` only.
 pub(crate) fn note_child(random: u64) {
     SEED.store(mixed(seed() ^ random) | 1, Relaxed);
 }

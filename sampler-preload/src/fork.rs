@@ -4,30 +4,38 @@
 //! The table and the filter stay as they are. The child has the parent's blocks, and reports their
 //! ends like those of its own blocks. Nothing needs repair, since this library has no locks.
 //!
-//! A library that was injected into a running process gets no call from libc at a fork. It has a
-//! page that the kernel clears in every child, and checks this page whenever a request may be
-//! sampled. Such a child has the parent's countdown to its first sample, and numbers of its own
-//! from then on.
+//! libc calls the handlers of this file at a fork. A child that is made without libc's `fork` (the
+//! system call, or `_Fork`) gets no such call, and neither does a library that was injected into a
+//! running process. So there is a page that the kernel clears in every child. The library checks
+//! this page whenever a request may be sampled. Such a child has the parent's countdown to its
+//! first sample, and numbers of its own from then on.
 
-use crate::clock;
 use crate::next::weak;
-use crate::thread::{Countdown, ThreadRandom, mixed};
+use crate::thread::{self, Countdown, ThreadRandom, mixed};
+use crate::{clock, pages};
 use core::arch::asm;
+use core::arch::x86_64::__cpuid;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sampler_common::sampling::Cell as _;
 
-/// Bit of [`INJECTED`]: the processor has `rdrand`.
+/// Bit of [`DETECTION`]: the kernel clears [`MARK`] in children.
+const IS_CLEARED: u64 = 1;
+/// Bit of [`DETECTION`]: the processor has `rdrand`.
 const HAS_RDRAND: u64 = 2;
+/// Bit of ECX of CPUID's leaf 1: `rdrand` (Intel 64 and IA-32 Architectures Software Developer's
+/// Manual, volume 2, CPUID).
+const CPUID_RDRAND: u32 = 1 << 30;
 /// Maximum number of `rdrand` attempts. A processor that has no random number ready after so many
 /// attempts is broken (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1,
 /// 7.3.17).
 const RDRAND_TRIES: u32 = 10;
 
-/// Written by the loader of an injected library ([`crate::inject`]), 0 in any other library.
-pub(crate) static INJECTED: AtomicU64 = AtomicU64::new(0);
+/// How children are recognized: [`IS_CLEARED`], [`HAS_RDRAND`]. The loader of an injected library
+/// ([`crate::inject`]) or [`register`] writes it.
+pub(crate) static DETECTION: AtomicU64 = AtomicU64::new(0);
 
-/// A word on a page of its own: 1 in the process that the loader has filled, 0 in its children.
+/// A word on a page of its own: 1 in a process that is prepared, 0 in a new child.
 #[repr(C, align(4096))]
 pub(crate) struct Mark {
     pub(crate) word: AtomicU64,
@@ -42,8 +50,13 @@ type Register =
 
 type RegisterAll = unsafe extern "C" fn(Option<Hook>, Option<Hook>, Option<Hook>) -> c_int;
 
-/// Registers the fork handlers with libc.
+/// Registers the fork handlers with libc, and has the kernel clear [`MARK`] in children.
 pub(crate) fn register() {
+    if pages::clear_in_children(&raw const MARK as usize, size_of::<Mark>()) {
+        let has_rdrand = __cpuid(1).ecx & CPUID_RDRAND != 0;
+        MARK.word.store(1, Relaxed);
+        DETECTION.store(IS_CLEARED | if has_rdrand { HAS_RDRAND } else { 0 }, Relaxed);
+    }
     // The function that `pthread_atfork` calls. Older glibcs have `pthread_atfork` in no shared
     // library.
     let register = weak!("__register_atfork");
@@ -66,25 +79,28 @@ unsafe extern "C" fn before() {
 }
 
 unsafe extern "C" fn child() {
-    crate::boot::note_forked();
-    crate::settings::SETTINGS.note_forked();
-    ThreadRandom::reseed();
+    // Two threads that fork at the same time may have one number of [`before`], but have two stacks.
+    prepare_child(thread::Mark::here());
     Countdown.swap(0);
 }
 
-/// In an injected library: checks whether this process is a new child, and prepares it.
+/// Checks whether this process is a new child whose fork nobody has reported, and prepares it.
 #[inline(always)]
 pub(crate) fn prepare_new_child() {
-    if INJECTED.load(Relaxed) != 0 && MARK.word.load(Relaxed) == 0 {
-        note_injected_child();
+    if DETECTION.load(Relaxed) != 0 && MARK.word.load(Relaxed) == 0 {
+        prepare_unreported_child();
     }
 }
 
 #[cold]
 #[inline(never)]
-fn note_injected_child() {
-    // Several threads may come here. Each draws numbers that no other thread has.
-    crate::boot::note_child(random());
+fn prepare_unreported_child() {
+    prepare_child(random());
+}
+
+/// Several threads may call this function. Each draws numbers that no other thread has.
+fn prepare_child(random: u64) {
+    crate::boot::note_child(random);
     crate::settings::SETTINGS.note_forked();
     ThreadRandom::reseed();
     MARK.word.store(1, Relaxed);
@@ -94,7 +110,7 @@ fn note_injected_child() {
 /// have forbidden that to itself.
 fn random() -> u64 {
     let time = mixed(clock::now_ns().unwrap_or(0));
-    if INJECTED.load(Relaxed) & HAS_RDRAND == 0 {
+    if DETECTION.load(Relaxed) & HAS_RDRAND == 0 {
         return time;
     }
     (0..RDRAND_TRIES).find_map(|_| rdrand()).unwrap_or(time)
@@ -117,9 +133,9 @@ mod tests {
 
     /// Two children of one parent, as the kernel leaves them: the same words, but a cleared mark.
     #[test]
-    fn injected_children_draw_numbers_of_their_own() {
+    fn unreported_children_draw_numbers_of_their_own() {
         let has_rdrand = std::arch::is_x86_feature_detected!("rdrand");
-        INJECTED.store(1 | if has_rdrand { HAS_RDRAND } else { 0 }, Relaxed);
+        DETECTION.store(IS_CLEARED | if has_rdrand { HAS_RDRAND } else { 0 }, Relaxed);
         let draws = [(), ()].map(|()| {
             MARK.word.store(0, Relaxed);
             // The state that both children have from the parent.
@@ -131,7 +147,7 @@ mod tests {
             assert_eq!(crate::boot::SEED.load(Relaxed), seed, "it is a child only once");
             (seed, ThreadRandom.next())
         });
-        INJECTED.store(0, Relaxed);
+        DETECTION.store(0, Relaxed);
         assert_ne!(draws[0].0, draws[1].0);
         assert_ne!(draws[0].1, draws[1].1);
     }

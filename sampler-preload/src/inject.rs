@@ -6,11 +6,10 @@
 //! whose memory is zero in every thread. It fills the words of [`WORDS`] before any call can
 //! arrive. All weak symbols may stay 0.
 //!
-//! In a process without injection (`LD_PRELOAD`) no code reads [`WORDS`]. The library only checks
-//! `INJECTED`, which is 0 then.
+//! In a process without injection (`LD_PRELOAD`) no code reads [`WORDS`].
 
 use crate::boot::{IS_DONE, SEED};
-use crate::fork::{INJECTED, MARK};
+use crate::fork::{DETECTION, MARK};
 use crate::heap::SLOTS;
 use crate::next_allocator::{RARE_FUNCTIONS, USUAL_FUNCTIONS};
 use crate::operators::OPERATORS;
@@ -81,8 +80,8 @@ pub struct LoaderWords {
     seed: *const AtomicU64,
     /// Set to 1, a byte: no look-up of an allocator takes place.
     is_done: *const AtomicBool,
-    /// Bits: 1 (injected), and 2 if the processor has `rdrand`.
-    injected: *const AtomicU64,
+    /// Bits: 1 (the kernel clears the mark in children), and 2 if the processor has `rdrand`.
+    detection: *const AtomicU64,
     /// Set to 1. The mark is on a page of its own, which a forked child must get as zeros
     /// (`MADV_WIPEONFORK`).
     mark: *const AtomicU64,
@@ -107,7 +106,7 @@ pub static WORDS: LoaderWords = LoaderWords {
     clock: &raw const SETTINGS.clock,
     seed: &raw const SEED,
     is_done: &raw const IS_DONE,
-    injected: &raw const INJECTED,
+    detection: &raw const DETECTION,
     mark: &raw const MARK.word,
     areas: [
         Area { start: (&raw const FILTER).cast(), bytes: size_of_val(&FILTER) as u64 },

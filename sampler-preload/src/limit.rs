@@ -14,7 +14,7 @@
 
 use crate::clock;
 use crate::settings::Settings;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use sampler_common::sampling::Rate;
 use sampler_common::sampling::token_bucket::{self, MAX_PERIOD_NS};
 
@@ -59,7 +59,8 @@ impl Settings {
         }
         // Stored before the rate: a reader that sees a sample of this rate sees it in `lowest`.
         self.lowest.fetch_min(rate, Relaxed);
-        self.rate.store(rate, Relaxed);
+        // Sequentially consistent: the processor would otherwise read `requested` before.
+        self.rate.swap(rate, SeqCst);
         let now_requested = self.requested.load(Relaxed);
         if now_requested != requested {
             // samplerd has asked for another rate meanwhile.

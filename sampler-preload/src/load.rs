@@ -1,7 +1,7 @@
 //! The constructor, which runs when the loader has mapped the library and libc may be used. Calls
 //! may have arrived before.
 
-use crate::{boot, clock, fork, sample};
+use crate::{boot, fork, sample};
 
 /// The constructor that the loader calls.
 #[cfg_attr(feature = "library", used, unsafe(link_section = ".init_array"))]
@@ -12,7 +12,6 @@ unsafe extern "C" fn construct() {
     // files that may be unloaded. And a reader that attaches before the first call has to know
     // which copy samples.
     boot::boot();
-    clock::take();
     sample::save_memory();
     fork::register();
 }

@@ -1,4 +1,4 @@
-//! Makes the kernel map the pages of the tables one by one, as they are written.
+//! Advice to the kernel on pages of this library.
 //!
 //! The tables are nearly three megabytes of zeros, of which most processes write a few pages. If
 //! transparent huge pages are always used (`/sys/kernel/mm/transparent_hugepage/enabled`), the
@@ -10,11 +10,23 @@ use core::arch::asm;
 const MADVISE: isize = 28;
 /// Advice of mman.h.
 const MADV_NOHUGEPAGE: usize = 15;
+const MADV_WIPEONFORK: usize = 18;
 const PAGE: usize = 4096;
 
-/// Applies to `bytes` bytes at `address`, and to the rest of their pages. A kernel without support
-/// leaves everything as it is.
+/// Makes the kernel map pages one by one, as they are written: those of `bytes` bytes at `address`.
+/// A kernel without support leaves everything as it is.
 pub(crate) fn one_by_one(address: usize, bytes: usize) {
+    advise(address, bytes, MADV_NOHUGEPAGE);
+}
+
+/// Makes the kernel clear pages in children of a fork: those of `bytes` bytes at `address`. Returns
+/// whether the kernel does so (Linux 4.14).
+pub(crate) fn clear_in_children(address: usize, bytes: usize) -> bool {
+    advise(address, bytes, MADV_WIPEONFORK)
+}
+
+fn advise(address: usize, bytes: usize, advice: usize) -> bool {
+    let result: isize;
     let start = address & !(PAGE - 1);
     let length = (address + bytes).next_multiple_of(PAGE) - start;
     // SAFETY: advice, which does not change the contents of these pages of ours. The call does not
@@ -22,15 +34,16 @@ pub(crate) fn one_by_one(address: usize, bytes: usize) {
     unsafe {
         asm!(
             "syscall",
-            inlateout("rax") MADVISE => _,
+            inlateout("rax") MADVISE => result,
             in("rdi") start,
             in("rsi") length,
-            in("rdx") MADV_NOHUGEPAGE,
+            in("rdx") advice,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
         );
     }
+    result == 0
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@
 
 use core::arch::{asm, global_asm, naked_asm};
 use core::ffi::c_void;
+use core::sync::atomic::Ordering::Relaxed;
 use sampler_common::sampling::{Cell, Random};
 
 global_asm!(
@@ -206,9 +207,9 @@ impl Random for ThreadRandom {
         if before == 0 {
             // The first number of this thread, or one of 2⁶⁴ numbers.
             ThreadRandom::reseed();
-            return mixed(ThreadRandom::add(GAMMA));
+            return drawn(ThreadRandom::add(GAMMA));
         }
-        mixed(before)
+        drawn(before)
     }
 }
 
@@ -226,6 +227,13 @@ impl ThreadRandom {
         }
         word
     }
+}
+
+/// The number of a thread's state. Threads of sibling processes may have equal states: libc gives
+/// the stacks of the parent's threads to new threads of a child, with this memory. The seeds of the
+/// processes differ.
+fn drawn(state: u64) -> u64 {
+    mixed(state ^ crate::boot::SEED.load(Relaxed))
 }
 
 /// The finalizer of splitmix64.

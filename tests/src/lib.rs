@@ -28,6 +28,7 @@ pub mod profile;
 pub mod progress;
 pub mod pythons;
 pub mod raw_grpc;
+pub mod siblings;
 pub mod spread;
 pub mod statistics;
 pub mod strips;

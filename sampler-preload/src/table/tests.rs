@@ -65,7 +65,7 @@ fn an_end_is_reported_by_one_thread() {
     let of = table.begin_move(64).unwrap();
     assert!(!table.remove(64), "under realloc");
     assert!(table.end(of));
-    assert!(!table.remove(64), "its end is being said");
+    assert!(!table.remove(64), "its end is being reported");
     assert!(table.ended(of));
     assert_eq!(table.enter(64), Entered::New);
     assert!(table.remove(64));
@@ -108,24 +108,24 @@ fn a_lost_thread_does_not_block_others() {
 #[test]
 fn ends_are_reported_before_new_blocks() {
     let table = table();
-    let (said, saying) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (is_reported, is_reporting) = (AtomicBool::new(false), AtomicBool::new(false));
     for _ in 0..if cfg!(miri) { 10 } else { 200 } {
-        said.store(false, Ordering::SeqCst);
-        saying.store(false, Ordering::SeqCst);
+        is_reported.store(false, Ordering::SeqCst);
+        is_reporting.store(false, Ordering::SeqCst);
         table.enter(64);
         let of = table.begin_move(64).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !saying.load(Ordering::SeqCst) {
+                while !is_reporting.load(Ordering::SeqCst) {
                     std::hint::spin_loop();
                 }
                 if table.enter(64) == Entered::New {
-                    assert!(said.load(Ordering::SeqCst));
+                    assert!(is_reported.load(Ordering::SeqCst));
                 }
             });
             assert!(table.end(of));
-            saying.store(true, Ordering::SeqCst);
-            said.store(true, Ordering::SeqCst);
+            is_reporting.store(true, Ordering::SeqCst);
+            is_reported.store(true, Ordering::SeqCst);
             table.ended(of);
         });
         assert!(table.remove(64));

@@ -8,6 +8,7 @@ mod exact;
 mod front;
 mod interop;
 mod run;
+mod siblings;
 mod storm;
 mod survives;
 mod truth;

@@ -106,8 +106,10 @@ impl Block {
     /// # Errors
     /// As for [`Block::read`].
     pub fn set_rate(&mut self, rate: Rate) -> io::Result<()> {
-        const { assert!(WANTED_RATE_WORD == RATE_WORD + 1) };
-        self.write(RATE_WORD, &[rate.raw(); 2])
+        // In this order: the library puts a rate of its own into force, and then looks whether
+        // another one was asked for meanwhile.
+        self.write(WANTED_RATE_WORD, &[rate.raw()])?;
+        self.write(RATE_WORD, &[rate.raw()])
     }
 
     /// Limits the library to one sample in `period_ns` nanoseconds.
