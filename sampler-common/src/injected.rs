@@ -13,13 +13,13 @@ const PAGE_BYTES: usize = 4096;
 /// `jmp rel32`: the byte of a hook.
 pub const JUMP: u8 = 0xe9;
 /// `int3`, as other tools write it.
-const BREAKPOINT: u8 = 0xcc;
+pub const BREAKPOINT: u8 = 0xcc;
 /// "SMPLREC2": the layout of [`Record::bytes`].
 const MAGIC: u64 = u64::from_le_bytes(*b"SMPLREC2");
 /// Words before the hooks.
 const HEAD_WORDS: usize = 10;
 /// Bytes of a hook: address, patched byte, the four following bytes, boundaries, whether the
-/// function is called past `malloc`, name.
+/// function is called past `malloc`, prefix, name.
 const HOOK_BYTES: usize = 56;
 const NAME_BYTES: usize = 40;
 /// Maximum number of hooks of a record.
@@ -42,6 +42,9 @@ pub struct Hook {
     /// Whether the function is of an allocator that the program calls past `malloc`, by names of
     /// its own.
     pub is_past_malloc: bool,
+    /// The byte before `patch`, if it is a prefix of the hooked instruction; else 0. A breakpoint
+    /// of another tool there hides the hook: the kernel then runs a copy of the file's instruction.
+    pub prefix: u8,
 }
 
 /// What was injected.
@@ -82,7 +85,7 @@ impl Record {
             page.push(hook.original);
             page.extend(hook.following);
             page.push(hook.boundaries);
-            page.extend([u8::from(hook.is_past_malloc), 0]);
+            page.extend([u8::from(hook.is_past_malloc), hook.prefix]);
             let mut name = [0; NAME_BYTES];
             for (place, byte) in name.iter_mut().zip(hook.name.bytes()) {
                 *place = byte;
@@ -129,6 +132,7 @@ fn hook(bytes: &[u8]) -> Option<Hook> {
         following: bytes.get(9..13)?.try_into().ok()?,
         boundaries: *bytes.get(13)?,
         is_past_malloc: *bytes.get(14)? != 0,
+        prefix: *bytes.get(15)?,
         name: String::from_utf8_lossy(&name[..length]).into_owned(),
     })
 }
@@ -145,10 +149,26 @@ pub enum HookState {
 }
 
 impl Hook {
-    /// Compares the five bytes at the hook's place with the file's bytes and with the hook.
-    /// Instructions may begin with a breakpoint of another tool.
+    /// Address of the byte before `patch`, from which [`Hook::state`] has its bytes.
     #[must_use]
-    pub fn state(&self, [byte, following @ ..]: [u8; 5]) -> HookState {
+    pub fn before(&self) -> u64 {
+        self.patch.wrapping_sub(1)
+    }
+
+    /// Compares the byte before `patch` and the five bytes from there on with the file's bytes and
+    /// with the hook. Instructions may begin with a breakpoint of another tool.
+    #[must_use]
+    pub fn state(&self, [before, patched @ ..]: [u8; 6]) -> HookState {
+        match self.prefix {
+            0 => self.patched_state(patched),
+            prefix if prefix == before => self.patched_state(patched),
+            _ => HookState::Foreign,
+        }
+    }
+
+    /// As [`Hook::state`], whatever is before `patch`.
+    #[must_use]
+    pub fn patched_state(&self, [byte, following @ ..]: [u8; 5]) -> HookState {
         let is_expected = |at: usize| {
             let may_be_breakpoint = self.boundaries & 1 << at != 0;
             following[at] == self.following[at] || may_be_breakpoint && following[at] == BREAKPOINT
@@ -172,11 +192,19 @@ mod tests {
         let name = name.to_owned();
         let is_past_malloc = patch.is_multiple_of(2);
         let following = FOLLOWING;
-        Hook { name, patch, original: 0x41, following, boundaries: 0b101, is_past_malloc }
+        Hook {
+            name,
+            patch,
+            original: 0x41,
+            following,
+            boundaries: 0b101,
+            is_past_malloc,
+            prefix: 0,
+        }
     }
 
     fn state(byte: u8, [a, b, c, d]: [u8; 4]) -> HookState {
-        hook("malloc", 0).state([byte, a, b, c, d])
+        hook("malloc", 0).state([0, byte, a, b, c, d])
     }
 
     #[test]
@@ -187,6 +215,11 @@ mod tests {
         assert_eq!(state(JUMP, [BREAKPOINT, 0x55, BREAKPOINT, 0x83]), HookState::In);
         assert_eq!(state(JUMP, [0x54, BREAKPOINT, 0x48, 0x83]), HookState::Foreign);
         assert_eq!(state(0x41, [0x54, 0x55, 0x48, 0x84]), HookState::Foreign);
+        let hook = Hook { prefix: 0x48, ..hook("free", 0) };
+        let [a, b, c, d] = FOLLOWING;
+        assert_eq!(hook.state([0x48, JUMP, a, b, c, d]), HookState::In);
+        assert_eq!(hook.state([BREAKPOINT, JUMP, a, b, c, d]), HookState::Foreign);
+        assert_eq!(hook.patched_state([JUMP, a, b, c, d]), HookState::In);
     }
 
     #[test]
@@ -196,7 +229,11 @@ mod tests {
             bytes: 0x30_0000,
             rates: [1, 2],
             areas: [(3, 4), (5, 6)],
-            hooks: vec![hook("free", 77), hook("free_aligned_sized", 78), hook("malloc", 79)],
+            hooks: vec![
+                hook("free", 77),
+                Hook { prefix: 0x48, ..hook("free_aligned_sized", 78) },
+                hook("malloc", 79),
+            ],
         };
         let mut page = record.page();
         page.resize(PAGE_BYTES, 0);

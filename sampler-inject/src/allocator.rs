@@ -9,7 +9,8 @@ use crate::prologue::{Code, Function};
 use crate::target::{Loaded, Target};
 use anyhow::Result;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
-use std::collections::{BTreeSet, HashMap};
+use sampler_common::injected::BREAKPOINT;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 /// Functions of the malloc family and the number of their arguments, in the order in which their
@@ -70,8 +71,6 @@ const OPERATOR_BYTES: u64 = 4096;
 const MAX_JUMPS: u32 = 8;
 /// Bytes of each function that are compared with the file.
 const COMPARED_BYTES: usize = 48;
-/// `int3`, as debuggers and uprobes write it.
-const BREAKPOINT: u8 = 0xcc;
 
 /// A function of an allocator.
 #[derive(Clone, Debug)]
@@ -213,13 +212,19 @@ fn with_exported(mut linked: HashMap<String, Symbol>, file: &Loaded) -> HashMap<
     linked
 }
 
-/// The text before the names that identify a family.
+/// The text before the names that identify a family. Of names with a prefix, two are needed: one
+/// may be part of another name, as `do_rallocx` is within jemalloc.
 fn prefixes(family: &Family, symbols: &HashMap<String, Symbol>) -> BTreeSet<String> {
     let prefix = |name: &String| {
         let mut rests = family.marks.iter().filter_map(|mark| name.strip_suffix(mark));
         rests.next().filter(|rest| family.has_prefix || rest.is_empty()).map(str::to_owned)
     };
-    symbols.keys().filter_map(prefix).collect()
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for prefix in symbols.keys().filter_map(prefix) {
+        *counts.entry(prefix).or_default() += 1;
+    }
+    let needed = if family.has_prefix { 2 } else { 1 };
+    counts.into_iter().filter(|(_, count)| *count >= needed).map(|(prefix, _)| prefix).collect()
 }
 
 /// An allocator that is called past `malloc`, as its names show it.
@@ -294,6 +299,8 @@ impl Part<'_> {
 fn without_wrappers(jumps: &Jumps<'_>, all: Vec<Found>) -> Result<Vec<Found>> {
     let is_served = |of: &&Found| of.served_by != ServedBy::Slot(Shape::Unserved);
     let served: Vec<Found> = all.iter().filter(is_served).cloned().collect();
+    // A function that only frees by another one gives out blocks by itself.
+    let allocating: Vec<Found> = served.iter().filter(|of| !of.is_free).cloned().collect();
     let mut left = Vec::new();
     for of in all {
         let ends_at = jumps.ends_at(&of);
@@ -302,7 +309,7 @@ fn without_wrappers(jumps: &Jumps<'_>, all: Vec<Found>) -> Result<Vec<Found>> {
         }
         if is_served(&&of) {
             left.push(of);
-        } else if !jumps.passes_on(of.entry, of.bytes, &served) {
+        } else if !jumps.passes_on(of.entry, of.bytes, &allocating) {
             return Err(Refusal::Unserved { function: of.name }.into());
         }
     }
@@ -464,16 +471,27 @@ impl<'a> Jumps<'a> {
             let from = usize::try_from(at.checked_sub(self.code.address)?).ok()?;
             self.code.bytes.get(from..from + 6)?.try_into().ok()
         };
+        // With indirect branch tracking, a jump of the linkage table stands behind these.
+        let behind_marks = |at: u64| match bytes_at(at) {
+            Some([0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff]) => at + 5,
+            Some([0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25] | [0xf3, 0x0f, 0x1e, 0xfa, 0xe9, _]) => {
+                at + 4
+            }
+            _ => at,
+        };
         let mut at = entry;
         for _ in 0..MAX_JUMPS {
-            at = match bytes_at(at) {
+            let jump_at = behind_marks(at);
+            at = match bytes_at(jump_at) {
                 // jmp rel32
-                Some([0xe9, a, b, c, d, _]) => jump(at + 5, [a, b, c, d]),
+                Some([0xe9, a, b, c, d, _]) => jump(jump_at + 5, [a, b, c, d]),
                 // jmp [rip + rel32]
-                Some([0xff, 0x25, a, b, c, d]) => match self.linked(jump(at + 6, [a, b, c, d])) {
-                    Some(to) => to,
-                    None => return entry,
-                },
+                Some([0xff, 0x25, a, b, c, d]) => {
+                    match self.linked(jump(jump_at + 6, [a, b, c, d])) {
+                        Some(to) => to,
+                        None => return entry,
+                    }
+                }
                 Some(_) => return at,
                 None => return entry,
             };
@@ -501,7 +519,15 @@ mod tests {
 
     #[test]
     fn prefixes_are_read_from_the_names_that_identify_a_family() {
-        let names = ["_rjem_mallocx", "_rjem_malloc", "je_arrow_sdallocx", "mi_free", "xmi_free"];
+        let names = [
+            "_rjem_mallocx",
+            "_rjem_sdallocx",
+            "je_arrow_sdallocx",
+            "je_arrow_mallctl",
+            "do_rallocx",
+            "mi_free",
+            "xmi_free",
+        ];
         let symbol = Symbol { address: 0, bytes: 0 };
         let symbols = names.map(|name| (name.to_owned(), symbol)).into_iter().collect();
         let of =

@@ -9,15 +9,16 @@
 //! it waits and sets its registers, so that the kernel itself restarts the interrupted call. If the
 //! injector dies, the stub finishes alone.
 //!
-//! The table lies on the thread's stack, below the memory of the interrupted function.
+//! The table lies behind the stub's data. The stack may be one of a coroutine, with other memory
+//! close below it: the stub pushes only one word there, below the red zone.
 //!
 //! Order matters. On the way in, the registers are set to the stub before the signals are blocked.
 //! On the way back, the signals are unblocked before the registers are set back. A thread that is
 //! released between any two steps is in the stub, which restores both.
 //!
 //! ```text
-//! stub:   magic | name | code | time to wait | signal mask | registers of the thread
-//! stack:  … the function's own | red zone | table: call, call …, end
+//! stub:   magic | name | code | time to wait | signal mask | registers of the thread | table: call, call …, end
+//! stack:  … the function's own | red zone | flags
 //! ```
 
 use crate::kernel::{self, Change, RESTART_BY_BLOCK, RESTARTS, Tid};
@@ -33,19 +34,18 @@ use std::time::{Duration, Instant};
 pub const CODE_SEGMENT: u64 = 0x33;
 /// "SMPLSTUB": marks a stub that a dead injector left where zeros should be.
 pub const MAGIC: [u8; 8] = *b"SMPLSTUB";
-/// Maximum size of the stub.
-pub const STUB_BYTES: u64 = 1024;
+/// Sizes of the room for a stub and its table, the better one first. The smaller one has room for
+/// nine calls at a time.
+pub const ROOM_BYTES: [u64; 2] = [2048, 1024];
 /// Maximum time for the calls of a table, and for the stop after them.
 const CALL_PATIENCE: Duration = Duration::from_millis(500);
 /// Time that the stub waits to be stopped, in nanoseconds. A living injector always stops it
 /// earlier.
 const WAIT_NS: u64 = 100_000_000;
-/// Maximum number of calls in one table.
-pub const MAX_CALLS: usize = 60;
-/// Bytes below the stack pointer that belong to the function (System V ABI), and bytes that the
-/// table takes.
+/// Bytes below the stack pointer that belong to the function (System V ABI), and bytes for the word
+/// that the stub pushes.
 const RED_ZONE_BYTES: u64 = 128;
-const STACK_BYTES: u64 = (MAX_CALLS as u64 + 1) * CALL_BYTES;
+const STACK_BYTES: u64 = 16;
 /// Time between two checks of a thread that makes its calls.
 const POLL_PERIOD: Duration = Duration::from_micros(20);
 
@@ -87,6 +87,10 @@ impl Call {
 pub struct StubPlace {
     /// Address of the stub.
     pub address: u64,
+    /// Size of the room there.
+    pub bytes: u64,
+    /// Address of the table.
+    table: u64,
     /// Address behind the `syscall` instruction of the table's calls, as a seccomp program sees it.
     pub syscall_ip: u64,
     /// Address behind the `syscall` instruction that waits.
@@ -100,12 +104,22 @@ pub struct StubPlace {
 }
 
 impl StubPlace {
-    /// Describes the stub at an address.
+    /// Describes the stub at an address with this many bytes of room.
     ///
     /// # Errors
-    /// If the stub cannot be encoded.
-    pub fn at(address: u64) -> Result<StubPlace> {
-        Ok(code(address, &[0; REGISTERS], 0)?.1)
+    /// If the stub cannot be encoded, or the room is too small.
+    pub fn at(address: u64, bytes: u64) -> Result<StubPlace> {
+        let (_, place) = code((address, bytes), &[0; REGISTERS], 0)?;
+        ensure!(place.max_calls() > 0, "{bytes} bytes are too few for the stub");
+        Ok(place)
+    }
+
+    /// Maximum number of calls in one table.
+    #[must_use]
+    pub fn max_calls(&self) -> usize {
+        let calls = (self.address + self.bytes).saturating_sub(self.table) / CALL_BYTES;
+        // The last one is the end of the table.
+        calls.saturating_sub(1) as usize
     }
 
     /// The calls that the stub makes by itself at its end, and the addresses behind their
@@ -129,13 +143,13 @@ impl StubPlace {
     /// Whether an address is in the stub.
     #[must_use]
     pub fn has(&self, address: u64) -> bool {
-        (self.address..self.address + STUB_BYTES).contains(&address)
+        (self.address..self.address + self.bytes).contains(&address)
     }
 }
 
-/// Machine code and data of a stub at address `stub`.
-fn code(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, StubPlace)> {
-    assemble(stub, home, mask).context("assemble the stub")
+/// Machine code and data of a stub in a room: its address and size.
+fn code(room: (u64, u64), home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, StubPlace)> {
+    assemble(room, home, mask).context("assemble the stub")
 }
 
 /// Registers in the order of [`return_registers`].
@@ -143,7 +157,7 @@ const RESTORED: [AsmRegister64; 15] =
     [rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15];
 
 fn assemble(
-    stub: u64,
+    (stub, bytes): (u64, u64),
     home: &[u64; REGISTERS],
     mask: u64,
 ) -> Result<(Vec<u8>, StubPlace), IcedError> {
@@ -202,6 +216,8 @@ fn assemble(
     let result = a.assemble_options(stub + CODE, options)?;
     let place = StubPlace {
         address: stub,
+        bytes,
+        table: (stub + CODE + result.inner.code_buffer.len() as u64).next_multiple_of(8),
         syscall_ip: result.label_ip(&called)?,
         wait_ip: result.label_ip(&waited)?,
         mask_ip: result.label_ip(&unmasked)?,
@@ -234,13 +250,12 @@ fn return_registers(home: &user_regs_struct) -> [u64; REGISTERS] {
 
 /// Bytes of the whole stub.
 fn stub(place: StubPlace, home: &user_regs_struct, mask: u64, name: &str) -> Result<Vec<u8>> {
-    let (code, _) = code(place.address, &return_registers(home), mask)?;
+    let (code, _) = code((place.address, place.bytes), &return_registers(home), mask)?;
     let mut bytes = MAGIC.to_vec();
     ensure!(name.len() < NAME_BYTES, "the name {name} is too long");
     bytes.extend(name.bytes());
     bytes.resize(CODE as usize, 0);
     bytes.extend(code);
-    ensure!(bytes.len() as u64 <= STUB_BYTES, "the stub has {} bytes", bytes.len());
     Ok(bytes)
 }
 
@@ -278,9 +293,11 @@ impl Thread {
 /// Checks that a stopped thread is at a point from which it can be borrowed and returned.
 fn can_be_borrowed(tid: Tid, registers: &user_regs_struct, memory: &Memory) -> Result<()> {
     ensure!(registers.cs == CODE_SEGMENT, "thread {tid} runs 32-bit code");
-    let below = registers.rsp.saturating_sub(RED_ZONE_BYTES + STACK_BYTES) & !15;
-    let bytes = (registers.rsp - below) as usize;
-    memory.read(below, bytes).with_context(|| format!("thread {tid} has no stack"))?;
+    let below = registers.rsp.checked_sub(RED_ZONE_BYTES + STACK_BYTES);
+    let below = below.with_context(|| format!("thread {tid} has no stack"))?;
+    memory
+        .read(below, (RED_ZONE_BYTES + STACK_BYTES) as usize)
+        .with_context(|| format!("thread {tid} has no stack"))?;
     let rseq = kernel::rseq_address(tid).unwrap_or(0);
     if rseq != 0 {
         // `struct rseq`: two CPU numbers, then the address of `struct rseq_cs`: version, flags,
@@ -371,6 +388,12 @@ impl<'m> Borrowed<'m> {
         self.tid
     }
 
+    /// Maximum number of calls that [`Borrowed::run`] makes.
+    #[must_use]
+    pub fn max_calls(&self) -> usize {
+        self.place.max_calls()
+    }
+
     /// Lets the thread make calls up to the first that fails. Returns how many calls it made, and
     /// the result of the last one.
     ///
@@ -381,10 +404,10 @@ impl<'m> Borrowed<'m> {
         ensure!(self.state == State::AtStop, "thread {} is elsewhere", self.tid);
         let end = Call { nr: END as i64, args: [0; 6] };
         let table: Vec<u8> = calls.iter().chain([&end]).flat_map(Call::bytes).collect();
-        ensure!(table.len() as u64 <= STACK_BYTES, "{} calls at once", calls.len());
+        ensure!(calls.len() <= self.max_calls(), "{} calls at once", calls.len());
         let mut registers = kernel::registers(self.tid)?;
-        self.memory.write(registers.rsp, &table)?;
-        let start = registers.rsp;
+        let start = self.place.table;
+        self.memory.write(start, &table)?;
         (registers.r12, registers.r13) = (start, 0);
         registers.rip = self.place.address + CODE;
         registers.orig_rax = u64::MAX;
@@ -482,7 +505,7 @@ impl<'m> Borrowed<'m> {
             .and_then(|()| kernel::detach(self.tid, signal));
         self.state = State::LetGo;
         if done.is_ok() {
-            let _ = self.memory.write(self.place.address, &[0; STUB_BYTES as usize]);
+            let _ = self.memory.write(self.place.address, &vec![0; self.place.bytes as usize]);
         }
     }
 }
@@ -535,7 +558,9 @@ mod tests {
 
     #[test]
     fn filters_are_evaluated_at_the_addresses_of_the_stub() {
-        let place = StubPlace::at(STUB).unwrap();
+        let [more, room] = ROOM_BYTES.map(|bytes| StubPlace::at(STUB, bytes).unwrap());
+        assert_eq!([more.max_calls(), room.max_calls()], [27, 9]);
+        let place = room;
         let bytes = stub(place, &thread(7, -1), 5, "name").unwrap();
         let [(_, wait_ip), (last, mask_ip)] = place.own_calls();
         for ip in [place.syscall_ip, wait_ip, mask_ip] {
@@ -546,7 +571,7 @@ mod tests {
         assert_eq!(bytes[mask..mask + 8], 5u64.to_le_bytes());
         assert_eq!(&bytes[NAME as usize..NAME as usize + 5], b"name\0");
         assert!(
-            bytes.len() as u64 <= STUB_BYTES && place.has(STUB) && !place.has(STUB + STUB_BYTES)
+            bytes.len() as u64 <= place.table - STUB && place.has(STUB) && !place.has(STUB + 1024)
         );
     }
 

@@ -5,7 +5,7 @@
 //! Each of the four bytes behind it has to be the file's, or another tool's `int3` at the beginning
 //! of an instruction.
 //! Before a byte is put back, it has to be `E9`, and the four bytes are checked in the same way.
-//! Code that differs is left alone.
+//! Code that differs is left alone, and so is code that cannot be read: its library is unloaded.
 
 use crate::kernel::Tid;
 use crate::memory::Memory;
@@ -14,23 +14,21 @@ use anyhow::Result;
 pub use sampler_common::injected::HookState as State;
 use sampler_common::injected::JUMP;
 
-/// Reads whether a hook is in.
-///
-/// # Errors
-/// If the code cannot be read.
-pub fn state(memory: &Memory, hook: &Hook) -> Result<State> {
-    Ok(hook.state(memory.array(hook.patch)?))
+/// Reads whether a hook is in. A hook that a breakpoint of another tool hides counts as foreign.
+#[must_use]
+pub fn state(memory: &Memory, hook: &Hook) -> State {
+    memory.array(hook.before()).map_or(State::Foreign, |bytes| hook.state(bytes))
 }
 
 /// Puts hooks in, in their order. Returns the hooks that are now in.
 ///
 /// # Errors
-/// If code cannot be read or written.
+/// If code cannot be written.
 pub fn put_in<'h>(memory: &Memory, tid: Tid, hooks: &'h [Hook]) -> Result<Vec<&'h Hook>> {
     let mut are_in = Vec::new();
     for hook in hooks {
-        match state(memory, hook)? {
-            State::Out => memory.write_code(tid, hook.patch, JUMP)?,
+        match state(memory, hook) {
+            State::Out => memory.write_code(tid, hook.patch, [hook.original, JUMP])?,
             State::In => {}
             State::Foreign => continue,
         }
@@ -43,12 +41,14 @@ pub fn put_in<'h>(memory: &Memory, tid: Tid, hooks: &'h [Hook]) -> Result<Vec<&'
 /// because another tool changed their code.
 ///
 /// # Errors
-/// If code cannot be read or written.
+/// If code cannot be written.
 pub fn take_out<'h>(memory: &Memory, tid: Tid, hooks: &'h [Hook]) -> Result<Vec<&'h Hook>> {
     let mut foreign = Vec::new();
     for hook in hooks.iter().rev() {
-        match state(memory, hook)? {
-            State::In => memory.write_code(tid, hook.patch, hook.original)?,
+        // A hidden hook is taken out, too.
+        let state = memory.array(hook.patch).map_or(State::Foreign, |of| hook.patched_state(of));
+        match state {
+            State::In => memory.write_code(tid, hook.patch, [JUMP, hook.original])?,
             State::Out => {}
             State::Foreign => foreign.push(hook),
         }

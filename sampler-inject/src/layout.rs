@@ -83,14 +83,21 @@ pub fn layout(
     entry: impl Fn(&str) -> Option<u64>,
 ) -> Result<Layout> {
     let mut left_out = allocators.left_out.clone();
+    let mut without = Vec::new();
     let mut wanted = wanted(target, allocators, &entry)?;
     loop {
         let (at, refusal) = match serve(&mut wanted, &entry) {
             Some(at) => (at, Refusal::NoSlot { function: wanted[at].function.name.clone() }),
             None => {
                 let plan = make_plan(target, &wanted, reserved);
+                if let Some(at) = without_source(&wanted, &plan) {
+                    without.push(wanted.remove(at).function.name.clone());
+                    continue;
+                }
                 let Some(at) = plan.unplaced.iter().find(|at| wanted[**at].is_needed()) else {
-                    return made(&wanted, &plan, left_out, entry);
+                    let mut layout = made(&wanted, &plan, left_out, entry)?;
+                    layout.without.extend(without);
+                    return Ok(layout);
                 };
                 (*at, wanted[*at].no_place())
             }
@@ -102,6 +109,17 @@ pub fn layout(
         left_out.push(format!("{title}: {refusal}"));
         wanted.retain(|of| of.allocator != allocator);
     }
+}
+
+/// A placed `operator new` with an alignment, if `aligned_alloc` has no place. A sampled call of
+/// such an operator takes its block from there.
+fn without_source(wanted: &[Wanted<'_>], plan: &Plan) -> Option<usize> {
+    let placed = || plan.hooks.iter().map(|of| of.candidate);
+    let name = |at: usize| &*wanted[at].function.name;
+    if placed().any(|at| name(at) == "aligned_alloc") {
+        return None;
+    }
+    placed().find(|at| name(*at).starts_with("_Zn") && name(*at).contains("St11align_val_t"))
 }
 
 /// All functions with their places, frees first.
@@ -123,7 +141,7 @@ fn wanted<'a>(
             let function = found.function(allocator.code_address, code);
             let (mut places, mut has_breakpoint) = (Vec::new(), false);
             for place in prologue::places_with(&function, &elsewhere) {
-                match hook::state(&target.memory, &hook_at(&place))? {
+                match hook::state(&target.memory, &hook_at(&place)) {
                     hook::State::Out => places.push(place),
                     _ => has_breakpoint = true,
                 }
@@ -210,5 +228,6 @@ fn hook_at(place: &HookPlace) -> Hook {
         following: place.following,
         boundaries: place.boundaries,
         is_past_malloc: false,
+        prefix: place.prefix.unwrap_or(0),
     }
 }

@@ -71,18 +71,21 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes one byte of code, while the injector has thread `tid` stopped.
+    /// Replaces one byte of code by another, while the injector has thread `tid` stopped.
     ///
     /// The kernel may forbid writing to read-only memory through this handle
     /// (`proc_mem.force_override=never`), but not by ptrace.
     ///
     /// # Errors
     /// As for [`Memory::write`].
-    pub fn write_code(&self, tid: Tid, address: u64, byte: u8) -> Result<()> {
+    pub fn write_code(&self, tid: Tid, address: u64, [from, byte]: [u8; 2]) -> Result<()> {
         let Err(error) = self.write(address, &[byte]) else { return Ok(()) };
         let start = address & !7;
         let mut word = kernel::peek(tid, start).map_err(|_| error)?.to_le_bytes();
-        word[(address - start) as usize] = byte;
+        // ptrace reaches the memory of the present program, which may be another one by now.
+        let place = &mut word[(address - start) as usize];
+        ensure!(*place == from, "the byte at {address:#x} has changed");
+        *place = byte;
         kernel::poke(tid, start, u64::from_le_bytes(word))
             .with_context(|| format!("write the byte at {address:#x}"))
     }

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::allocator::{self, Allocators};
-use crate::calls::{Borrowed, Call, MAX_CALLS, StubPlace, Thread};
+use crate::calls::{Borrowed, Call, StubPlace, Thread};
 use crate::hook;
 use crate::image::{Image, Values};
 use crate::kernel;
@@ -203,7 +203,7 @@ fn thread(checked: &Checked, place: StubPlace, plan: &Plan) -> Result<Thread> {
     let target = &checked.target;
     let calls = plan.calls(checked, place);
     let mut last = anyhow::anyhow!(Refusal::Ended);
-    for tid in stop::threads(target.pid) {
+    for tid in stop::threads(target.pid).into_iter().filter(|tid| stop::runs_program(*tid)) {
         let thread = match Thread::stop(tid, &target.memory) {
             Ok(thread) => thread,
             Err(error) => {
@@ -386,8 +386,8 @@ fn map_all(thread: &mut Borrowed, calls: &[Call]) -> Result<()> {
     };
     let is_map = |call: &&Call| call.nr == libc::SYS_mmap;
     let undo: Vec<Call> = calls[..failed].iter().filter(is_map).map(unmap).collect();
-    if !undo.is_empty() {
-        let _ = thread.run(&undo);
+    for part in undo.chunks(thread.max_calls()) {
+        let _ = thread.run(part);
     }
     Err(error)
 }
@@ -395,7 +395,7 @@ fn map_all(thread: &mut Borrowed, calls: &[Call]) -> Result<()> {
 /// Lets the thread make calls, none of which may fail.
 fn all_made(thread: &mut Borrowed, calls: &[Call]) -> Result<()> {
     let mut before = 0;
-    for part in calls.chunks(MAX_CALLS) {
+    for part in calls.chunks(thread.max_calls()) {
         let (made, result) = thread.run(part)?;
         if made != part.len() || is_error(result) {
             before += made.saturating_sub(1);
@@ -415,7 +415,11 @@ fn is_error(result: i64) -> bool {
 /// tables right by itself, so only the rate is written.
 fn renew(target: &Target, record: &Record, rate: Rate) -> Result<()> {
     for hook in &record.hooks {
-        if hook::state(&target.memory, hook)? == hook::State::In {
+        let has_landings = record::has_landings(&target.maps, hook);
+        ensure!(has_landings, "{}: the program has unmapped the code of its hook", hook.name);
+    }
+    for hook in &record.hooks {
+        if hook::state(&target.memory, hook) == hook::State::In {
             return write_rates(target, record, rate);
         }
     }

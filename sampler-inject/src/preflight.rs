@@ -100,7 +100,7 @@ pub enum Refusal {
 }
 
 /// Beginnings of the file names of libraries that instrument or replace an allocator.
-const INSTRUMENTS: [&str; 14] = [
+const INSTRUMENTS: [&str; 16] = [
     "libasan.so",
     "libtsan.so",
     "liblsan.so",
@@ -115,6 +115,9 @@ const INSTRUMENTS: [&str; 14] = [
     "libdmalloc",
     "libmemusage",
     "libmtrace",
+    // Their `operator delete` refuses blocks of `malloc`.
+    "libtcmalloc_debug",
+    "libtcmalloc_minimal_debug",
 ];
 /// Symbols that a program with a sanitizer has.
 const INSTRUMENTED: [&str; 4] = ["__asan_init", "__tsan_init", "__msan_init", "__hwasan_init"];
@@ -322,7 +325,8 @@ pub fn check_filters(tid: Tid, place: StubPlace, calls: &[Call]) -> Result<()> {
     Ok(())
 }
 
-fn has_filters(tid: Tid) -> bool {
+/// Whether a thread has seccomp filters.
+pub(crate) fn has_filters(tid: Tid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     line.map(str::trim) != Some("0")
@@ -349,15 +353,24 @@ fn name(nr: i64) -> &'static str {
 /// If there is no room.
 pub fn find_stub(target: &Target, stopped: &Stopped) -> Result<StubPlace> {
     let is_file = |of: &&Mapping| of.is_executable && of.inode != 0 && !record::is_of_image(of);
-    for mapping in target.maps.all.iter().filter(is_file) {
-        let address = (mapping.end - calls::STUB_BYTES) & !15;
-        let Ok(bytes) = target.memory.read(address, calls::STUB_BYTES as usize) else { continue };
-        let place = StubPlace::at(address)?;
-        let is_empty = bytes.iter().all(|byte| *byte == 0);
-        if is_empty && is_behind_code(target, mapping, address)
-            || bytes.starts_with(&calls::MAGIC) && !is_in_use(place, stopped)
-        {
-            return Ok(place);
+    // A signal handler may return to the stub of a dead injector: such a stub is the last choice.
+    for may_be_stub in [false, true] {
+        for bytes in calls::ROOM_BYTES {
+            for mapping in target.maps.all.iter().filter(is_file) {
+                let address = (mapping.end - bytes) & !15;
+                let Ok(content) = target.memory.read(address, bytes as usize) else { continue };
+                let place = StubPlace::at(address, bytes)?;
+                let is_free = match may_be_stub {
+                    false => {
+                        content.iter().all(|byte| *byte == 0)
+                            && is_behind_code(target, mapping, address)
+                    }
+                    true => content.starts_with(&calls::MAGIC) && !is_in_use(place, stopped),
+                };
+                if is_free {
+                    return Ok(place);
+                }
+            }
         }
     }
     Err(Refusal::NoStub.into())

@@ -9,6 +9,7 @@ use crate::maps::{Mapping, Maps, PAGE_BYTES};
 use crate::memory::Memory;
 use anyhow::{Result, ensure};
 
+use sampler_common::injected::BREAKPOINT;
 pub use sampler_common::injected::{Hook, IMAGE as NAME, MAX_HOOKS, Record};
 
 /// Name of the image's memory file as the kernel shows it.
@@ -55,7 +56,9 @@ pub fn is_of_image(mapping: &Mapping) -> bool {
     mapping.name == SHOWN
 }
 
-/// Ranges of an incomplete image: its mappings, and anonymous memory between two of them.
+/// Ranges of an incomplete image: its mappings, and anonymous memory between two of them if the
+/// first one is writable. The image's own anonymous memory follows its data. Other memory there is
+/// the program's, perhaps between two pages of code around hooks.
 fn ranges(maps: &Maps) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     // End of the last mapping of the image, or of the anonymous memory adjacent to it. `None` after
@@ -68,7 +71,7 @@ fn ranges(maps: &Maps) -> Vec<(u64, u64)> {
                 Some(last) if follows => last.1 = mapping.end,
                 _ => ranges.push((mapping.start, mapping.end)),
             }
-            open = Some(mapping.end);
+            open = mapping.is_writable.then_some(mapping.end);
         } else if follows && mapping.inode == 0 && mapping.name.is_empty() {
             open = Some(mapping.end);
         } else {
@@ -76,6 +79,23 @@ fn ranges(maps: &Maps) -> Vec<(u64, u64)> {
         }
     }
     ranges
+}
+
+/// Whether the code that a hook leads to is mapped, also the code for each combination of other
+/// tools' breakpoints.
+#[must_use]
+pub fn has_landings(maps: &Maps, hook: &Hook) -> bool {
+    (0..16_u8).all(|subset| {
+        let mut distance = hook.following;
+        for (at, byte) in distance.iter_mut().enumerate() {
+            if subset & hook.boundaries & 1 << at != 0 {
+                *byte = BREAKPOINT;
+            }
+        }
+        let distance = i64::from(i32::from_le_bytes(distance));
+        let landing = hook.patch.wrapping_add_signed(5 + distance);
+        maps.at(landing).is_some_and(is_of_image)
+    })
 }
 
 fn descriptors(pid: i32) -> Vec<i32> {

@@ -7,7 +7,9 @@
 //!
 //! The stop is bounded: if a thread has not stopped in time, all others go on, and nothing is done.
 
+use crate::filter::{self, Verdict};
 use crate::kernel::{self, Change, RESTART_UNLESS_HANDLED, Tid};
+use crate::preflight;
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -26,7 +28,7 @@ const IO_PGETEVENTS: i64 = 333;
 ///
 /// `close` is absent: it has closed the file by then. `connect` and `io_uring_enter` are absent:
 /// their first half is done.
-const RESTARTABLE: [i64; 31] = [
+const RESTARTABLE: [i64; 34] = [
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -49,6 +51,9 @@ const RESTARTABLE: [i64; 31] = [
     libc::SYS_recvmmsg,
     libc::SYS_sendto,
     libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendfile,
+    libc::SYS_fallocate,
     libc::SYS_rt_sigtimedwait,
     libc::SYS_rt_sigsuspend,
     libc::SYS_pause,
@@ -69,6 +74,16 @@ pub enum Error {
         MAX_STOP_TIME.as_millis()
     )]
     Late {
+        /// The thread that did not stop.
+        tid: Tid,
+    },
+    /// A thread did not stop although all others went on. The end of this process releases it: a
+    /// later try would find it frozen.
+    #[error(
+        "thread {tid} does not stop within {} s (it waits for a vfork child, a disk or a network file system; try again later)",
+        PATIENCE_WITH_LAST.as_secs()
+    )]
+    Unstoppable {
         /// The thread that did not stop.
         tid: Tid,
     },
@@ -131,10 +146,7 @@ pub fn stop(pid: i32) -> Result<Stopped, Error> {
             since: stopping.since.unwrap_or_else(Instant::now),
             threads: std::mem::take(&mut stopping.stopped),
         }),
-        Err(error) => {
-            stopping.back_out();
-            Err(error)
-        }
+        Err(error) => Err(stopping.back_out().unwrap_or(error)),
     }
 }
 
@@ -152,7 +164,9 @@ impl Stopping {
         loop {
             let new: Vec<Tid> =
                 threads(self.pid).into_iter().filter(|tid| known.insert(*tid)).collect();
-            if new.is_empty() {
+            let has_new = !new.is_empty();
+            let new: Vec<Tid> = new.into_iter().filter(|tid| runs_program(*tid)).collect();
+            if !has_new {
                 // Every thread that could create threads is stopped by now.
                 return if self.stopped.is_empty() { Err(Error::Gone) } else { Ok(()) };
             }
@@ -215,14 +229,16 @@ impl Stopping {
     }
 
     /// Lets all threads go on, and waits for the last ones. Each goes on as soon as it has stopped.
-    fn back_out(&mut self) {
+    /// Returns an error if one does not stop.
+    fn back_out(&mut self) -> Option<Error> {
         let deadline = Instant::now() + PATIENCE_WITH_LAST;
         loop {
             for tid in self.stopped.drain(..) {
                 let _ = kernel::detach(tid, 0);
             }
-            if self.waiting.is_empty() || Instant::now() > deadline {
-                return;
+            let tid = *self.waiting.iter().next()?;
+            if Instant::now() > deadline {
+                return Some(Error::Unstoppable { tid });
             }
             self.collect();
         }
@@ -250,6 +266,20 @@ fn is_ending(tid: Tid) -> bool {
     state.starts_with(['X', 'Z'])
 }
 
+/// Whether a thread runs code of the program. The kernel's workers for `io_uring` and vhost are
+/// among the threads of a process, but never run its code. A stop would end their requests with
+/// `EINTR`.
+#[must_use]
+pub fn runs_program(tid: Tid) -> bool {
+    /// `PF_IO_WORKER` and `PF_USER_WORKER` of include/linux/sched.h.
+    const WORKERS: u32 = 0x10 | 0x4000;
+    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    // The flags are the ninth field: the seventh behind the name.
+    let flags = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(6));
+    let flags: u32 = flags.and_then(|flags| flags.parse().ok()).unwrap_or(0);
+    flags & WORKERS == 0
+}
+
 /// Lists the threads of a process, the first thread first.
 #[must_use]
 pub fn threads(pid: i32) -> Vec<Tid> {
@@ -259,13 +289,30 @@ pub fn threads(pid: i32) -> Vec<Tid> {
     entries.filter_map(name).filter_map(|name| name.parse().ok()).collect()
 }
 
-/// Hides from a stopped thread an `EINTR` that the stop has caused.
+/// Hides from a stopped thread an `EINTR` that the stop has caused, and a `restart_syscall` that
+/// its seccomp filters forbid. The call is then made again from its beginning.
 pub(crate) fn mend(tid: Tid) {
     let Ok(mut registers) = kernel::registers(tid) else { return };
-    if is_woken(&registers) {
+    let is_by_block =
+        registers.orig_rax as i64 >= 0 && registers.rax as i64 == kernel::RESTART_BY_BLOCK;
+    if is_woken(&registers) || is_by_block && !may_restart(tid, registers.rip) {
         registers.rax = RESTART_UNLESS_HANDLED as u64;
         let _ = kernel::set_registers(tid, &registers);
     }
+}
+
+/// Whether the seccomp filters of a stopped thread allow `restart_syscall`. Filters that cannot be
+/// read count as ones that do not.
+fn may_restart(tid: Tid, ip: u64) -> bool {
+    let programs = match kernel::seccomp_programs(tid) {
+        Ok(programs) => programs,
+        // The thread has no filters.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return true,
+        Err(_) => return !preflight::has_filters(tid),
+    };
+    let call = filter::Call { nr: libc::SYS_restart_syscall as u64, args: [0; 6], ip };
+    let verdict = filter::evaluate_all(programs.iter().map(Vec::as_slice), &call);
+    verdict.is_ok_and(|verdict| verdict == Verdict::Allow)
 }
 
 /// Whether the thread's system call is about to return `EINTR` and can be made again.
@@ -292,10 +339,7 @@ pub(crate) fn stop_thread(tid: Tid) -> Result<(), Error> {
     match done {
         Ok(()) if one.stopped.is_empty() => Err(Error::Gone),
         Ok(()) => Ok(()),
-        Err(error) => {
-            one.back_out();
-            Err(error)
-        }
+        Err(error) => Err(one.back_out().unwrap_or(error)),
     }
 }
 

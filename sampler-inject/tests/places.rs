@@ -55,7 +55,7 @@ fn places_are_those_of_the_corpus() {
 fn boundaries_are_those_of_objdump() {
     for (library, entry, place) in all() {
         let at = offset(&entry, &place);
-        let start = at - usize::from(place.has_prefix);
+        let start = at - usize::from(place.prefix.is_some());
         assert!(entry.starts.contains(&start), "{library} {:x}+{at}", entry.address);
         for bit in 0..4 {
             let is_boundary = place.boundaries & 1 << bit != 0;
@@ -71,7 +71,7 @@ fn boundaries_are_those_of_objdump() {
 #[test]
 fn no_jump_leads_between_the_entry_and_a_place() {
     for (library, entry, place) in all() {
-        let start = (offset(&entry, &place) - usize::from(place.has_prefix)) as u64;
+        let start = (offset(&entry, &place) - usize::from(place.prefix.is_some())) as u64;
         let is_entered = entry.entered.iter().any(|target| (1..=start).contains(target));
         assert!(!is_entered, "{library} {:x}+{start}", entry.address);
     }
@@ -90,7 +90,7 @@ fn every_combination_of_breakpoints_leads_to_a_landing() {
             memory[at] = 0xe9;
             let foreign = (0..4).filter(|bit| subset & place.boundaries & 1 << bit != 0);
             foreign.for_each(|bit: usize| memory[at + 1 + bit] = 0xcc);
-            let start = at - usize::from(place.has_prefix);
+            let start = at - usize::from(place.prefix.is_some());
             let jump = decode(&memory[start..], entry.entry() + start as u64);
             assert_eq!(
                 jump.code(),

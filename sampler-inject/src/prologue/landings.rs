@@ -1,11 +1,10 @@
 //! The targets of a place's jump, with and without another tool's `int3` in its distance.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use sampler_common::injected::BREAKPOINT;
 
 /// Length of `jmp rel32` from its opcode on.
 const JUMP_LENGTH: u64 = 5;
-/// `int3`.
-const BREAKPOINT: u8 = 0xcc;
 /// The kernel maps nothing below this address (`vm.mmap_min_addr` of every distribution).
 const MIN_MAPPED_ADDRESS: u64 = 0x1_0000;
 /// Nothing can be mapped from this address on: 47 bits less the guard page.

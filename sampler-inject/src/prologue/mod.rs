@@ -80,8 +80,8 @@ pub struct HookPlace {
     /// instructions, jumps back into the function. It lies behind the bytes that the jump covers,
     /// as far as these can be copied.
     pub resume: u64,
-    /// Whether the byte stands behind a REX prefix.
-    pub has_prefix: bool,
+    /// The REX prefix before the byte, if the byte stands behind one.
+    pub prefix: Option<u8>,
     /// Number of instructions between the entry and the hooked one.
     pub depth: usize,
     /// Effects that the trampoline undoes, in the order in which the instructions caused them.

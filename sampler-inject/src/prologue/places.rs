@@ -1,5 +1,5 @@
-//! The hook places of a function in order of preference: its entry, then each instruction behind
-//! those that a trampoline can undo.
+//! Where a function can be hooked, best place first: its entry, or a later instruction if a
+//! trampoline can undo the instructions before it.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
@@ -98,7 +98,7 @@ fn place(
         boundaries,
         landings,
         resume,
-        has_prefix,
+        prefix: has_prefix.then(|| bytes[start]),
         depth,
         undo,
     })

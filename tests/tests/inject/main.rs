@@ -13,6 +13,7 @@ mod past_malloc;
 mod refused;
 mod samplerd_killed;
 
+mod siblings;
 mod states;
 mod truth;
 mod waits;

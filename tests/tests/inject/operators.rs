@@ -2,7 +2,7 @@
 //! every free is sampled, and exceptions pass through.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::{Daemon, Workload, build, preload};
+use sampler_tests::{Daemon, Workload, build, inject, preload};
 use std::process::Command;
 
 /// Every allocation is sampled.
@@ -23,29 +23,44 @@ fn allocators() -> impl Iterator<Item = Option<&'static str>> {
     [None].into_iter().chain(preload::ALLOCATORS.iter().copied().map(Some))
 }
 
+/// Checks that each function has exactly its allocations and its held blocks.
+fn is_exact(command: &mut Command) -> Result<()> {
+    let mut workload = Workload::spawn("operators.cpp", command)?;
+    let daemon = Daemon::start(&[workload.pid()], &EVERYTHING)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let profile = daemon.profile("alloc", &[])?;
+    for of in &truth.functions {
+        let (name, row) = (&of.name, profile.row(&of.name));
+        let seen = (row.alloc_space.sum, row.inuse_space.sum);
+        let expected = (of.alloc.bytes as f64, of.live.bytes as f64);
+        ensure!(seen == expected, "{name}: {seen:?} is not {expected:?}: {}", daemon.log());
+    }
+    workload.exit()?;
+    daemon.stop()
+}
+
 #[test]
 fn blocks_of_operators_are_counted_once_and_freed() -> Result<()> {
     for allocator in allocators() {
-        let mut workload =
-            Workload::spawn("operators.cpp", &mut behind("operators.cpp", allocator)?)?;
-        let daemon = Daemon::start(&[workload.pid()], &EVERYTHING)?;
-        workload.go()?;
-        let truth = workload.truth()?;
-        let profile = daemon.profile("alloc", &[])?;
-        for of in &truth.functions {
-            let (name, row) = (&of.name, profile.row(&of.name));
-            let seen = (row.alloc_space.sum, row.inuse_space.sum);
-            let expected = (of.alloc.bytes as f64, of.live.bytes as f64);
-            ensure!(
-                seen == expected,
-                "{allocator:?} {name}: {seen:?} is not {expected:?}: {}",
-                daemon.log()
-            );
-        }
-        workload.exit()?;
-        daemon.stop()?;
+        let mut command = behind("operators.cpp", allocator)?;
+        is_exact(&mut command).with_context(|| format!("{allocator:?}"))?;
     }
     Ok(())
+}
+
+/// Operators that call `malloc` and `free` through a linkage table for indirect branch tracking, as
+/// Ubuntu's libraries have it. Hooks of both would count a call twice.
+#[test]
+fn operators_behind_a_tracked_linkage_table_are_not_hooked() -> Result<()> {
+    let flags = ["-shared", "-fPIC", "-fno-builtin", "-fcf-protection", "-Wl,-z,ibtplt"];
+    let library = build::compile("ibtplt.cpp", &flags)?;
+    let mut command = behind("operators.cpp", None)?;
+    let workload = Workload::spawn("operators.cpp", command.env("LD_PRELOAD", &library))?;
+    let line = inject::done("preflight", workload.pid(), &[])?;
+    ensure!(line.contains("malloc@") && line.contains("free@"), "{line}");
+    ensure!(!line.contains("_Zn") && !line.contains("_Zd"), "{line}");
+    is_exact(&mut command)
 }
 
 /// `operator new` fails and throws, and its handler throws, while the sampler is injected.

@@ -1,9 +1,11 @@
 //! States that a process may be in at an injection.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::child::{Child, kill};
+use sampler_tests::child::{Child, finish, kill};
 use sampler_tests::inject::{self, Subject, figure};
 use sampler_tests::{build, wait};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -74,6 +76,63 @@ fn injection_survives_sigstop_at_any_moment() -> Result<()> {
     inject::inject(pid, 4096)?;
     inject::eject(pid)?;
     program.is_well()?;
+    program.end()
+}
+
+/// The stack of a coroutine may have other memory close below it.
+#[test]
+fn memory_below_a_small_stack_stays_as_it_is() -> Result<()> {
+    let mut program = Subject::start("coroutine.c", &[])?;
+    let pid = program.pid();
+    wait::until("a read on the small stack", || {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall"))?;
+        Ok(call.starts_with("0 0x0 ").then_some(()))
+    })?;
+    inject::inject(pid, 4096)?;
+    program.child().send("end")?;
+    let line = program.child().line()?;
+    ensure!(line == "0 bytes have changed", "{line}");
+    ensure!(program.child().wait()?.success(), "{line}");
+    Ok(())
+}
+
+/// Address of the libc's function in a process.
+fn function_of_libc(pid: u32, name: &str) -> Result<u64> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let first = maps.lines().find(|line| line.ends_with("/libc.so.6")).context("no libc")?;
+    let path = first.split(' ').next_back().context("no path")?;
+    let symbols = finish(Command::new("nm").args(["--dynamic", path]))?;
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let is_it = |line: &&str| line.contains(&format!(" T {name}@@"));
+    let line = symbols.lines().find(is_it).with_context(|| format!("no {name}"))?;
+    let parse = |text: Option<&str>| u64::from_str_radix(text.unwrap_or_default(), 16);
+    Ok(parse(first.split('-').next())? + parse(line.split(' ').next())?)
+}
+
+/// Under a breakpoint the kernel runs a copy of the file's instruction. So no byte of such an
+/// instruction is hooked, also not one behind a prefix. A breakpoint that comes later hides a hook.
+#[test]
+fn instructions_with_a_breakpoint_are_not_hooked() -> Result<()> {
+    let program = Subject::start("injected.c", &["0"])?;
+    let pid = program.pid();
+    let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+    // The program waits for a line, and calls neither function meanwhile.
+    for name in ["malloc", "free"] {
+        let address = function_of_libc(pid, name)?;
+        let mut byte = [0];
+        memory.read_exact_at(&mut byte, address)?;
+        memory.write_all_at(&[0xcc], address)?;
+        let line = inject::done("preflight", pid, &[])?;
+        memory.write_all_at(&byte, address)?;
+        let hooked = |line: &str, at: u64| line.contains(&format!("{name}@{at:#x}:"));
+        ensure!(!hooked(&line, address) && !hooked(&line, address + 1), "{line}");
+        ensure!(line.contains(&format!("{name}@")), "{line}");
+        let line = inject::done("preflight", pid, &[])?;
+        ensure!(
+            hooked(&line, address) || hooked(&line, address + 1),
+            "{name} {address:#x}: {line}"
+        );
+    }
     program.end()
 }
 

@@ -51,14 +51,18 @@ impl Image {
     }
 
     /// Whether all hooks of the functions that matter are installed; `None` if the memory cannot be
-    /// read, most likely because the process has ended.
+    /// read, most likely because the process has ended. A hook in a library that is unloaded does
+    /// not matter.
     pub fn is_hooked(&self) -> Option<bool> {
         let memory = memory(self.pid)?;
         let mut is_hooked = !self.hooks.is_empty();
         for hook in &self.hooks {
-            let mut bytes = [0; 5];
-            memory.read_exact_at(&mut bytes, hook.patch).ok()?;
-            is_hooked &= hook.state(bytes) == HookState::In;
+            let mut bytes = [0; 6];
+            match memory.read_exact_at(&mut bytes, hook.before()) {
+                Ok(()) => is_hooked &= hook.state(bytes) == HookState::In,
+                Err(_) if hook.is_past_malloc => {}
+                Err(_) => return None,
+            }
         }
         Some(is_hooked)
     }
@@ -83,7 +87,7 @@ mod tests {
 
     #[test]
     fn an_image_is_hooked_if_all_hooks_are_in() {
-        let code = [JUMP, 1, 2, 3, 4, 0x41, 1, 2, 3, 4];
+        let code = [0, JUMP, 1, 2, 3, 4, 0x41, 1, 2, 3, 4];
         let hook = |name: &str, at: usize| Hook {
             name: name.to_owned(),
             patch: code.as_ptr() as u64 + at as u64,
@@ -91,12 +95,15 @@ mod tests {
             following: [1, 2, 3, 4],
             boundaries: 0,
             is_past_malloc: false,
+            prefix: 0,
         };
         let image = |hooks| Image { pid: std::process::id(), hooks };
-        assert_eq!(image(vec![hook("malloc", 0)]).is_hooked(), Some(true));
-        assert_eq!(image(vec![hook("malloc", 0), hook("free", 5)]).is_hooked(), Some(false));
+        assert_eq!(image(vec![hook("malloc", 1)]).is_hooked(), Some(true));
+        assert_eq!(image(vec![hook("malloc", 1), hook("free", 6)]).is_hooked(), Some(false));
         assert_eq!(image(Vec::new()).is_hooked(), Some(false));
         let gone = Hook { patch: 0, ..hook("free", 0) };
-        assert_eq!(image(vec![gone]).is_hooked(), None);
+        assert_eq!(image(vec![gone.clone()]).is_hooked(), None);
+        let unloaded = Hook { is_past_malloc: true, ..gone };
+        assert_eq!(image(vec![hook("malloc", 1), unloaded]).is_hooked(), Some(true));
     }
 }
