@@ -1,9 +1,9 @@
 //! The Python frames of a sample, sent in a record of their own before the sample's record.
 //!
 //! The interpreter has a pointer to the state of the thread that runs it. The state is used only if
-//! its thread id is the current thread's. If interpreters have locks of their own, the interpreter
-//! is searched whose lock the current thread holds. Then a bounded number of frames are copied,
-//! starting there. The kernel does not interpret the frames: see
+//! its thread id is the current thread's. If interpreters have separate locks, the code
+//! finds the interpreter whose lock the current thread holds. Then a bounded number of frames are
+//! copied, starting there. The kernel does not interpret the frames: see
 //! `sampler_common::wire::PythonRecord`.
 
 use crate::{atomic, live, maps, record, settings, stack_bounds};

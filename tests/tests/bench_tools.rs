@@ -128,3 +128,21 @@ fn an_injected_program_is_compared_in_each_state() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn intervals_of_windows_and_of_held_bytes_are_measured() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let arguments = ["--only", "coverage,held", "--workloads", "python3", "--coverage-runs", "2"];
+    let seconds = ["--windows-seconds", "1.5", "--held-seconds", "1.5"];
+    bench(directory.path(), "1", &[&arguments[..], &seconds].concat())?;
+    let coverage = read(&directory.path().join("coverage.json"))?;
+    let runs = coverage["programs"][0]["runs"].as_array().context("no runs")?;
+    ensure!(runs.len() == 2, "{coverage}");
+    // A 99 % interval, or none after few windows.
+    ensure!(runs.iter().any(|run| run["covered"] == true), "{coverage}");
+    let held = read(&directory.path().join("held.json"))?;
+    let of = |name: &str| held["runs"][0][name].as_f64().with_context(|| format!("{name}: {held}"));
+    ensure!(of("low")? <= of("held_bytes")? && of("held_samples")? <= of("samples")?, "{held}");
+    ensure!(of("samples")? > 0.0, "{held}");
+    Ok(())
+}

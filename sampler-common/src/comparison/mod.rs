@@ -91,7 +91,7 @@ pub enum CannotCompare {
         /// Name of the second profile.
         b: String,
     },
-    /// Nothing was sampled.
+    /// The profiles are exact counts.
     #[error(
         "profiles of kind mapped are counted, not sampled: there is nothing to test (subtract them)"
     )]
@@ -199,7 +199,7 @@ impl Comparison {
 /// Compares two profiles.
 ///
 /// # Errors
-/// The profiles are of different kinds, are cut to their top stacks, or share unknown samples.
+/// If the profiles cannot be compared; [`CannotCompare`] has the reasons.
 pub fn compare(question: &Question<'_>) -> Result<Comparison, CannotCompare> {
     let Question { a, b, confidence, per_second, .. } = *question;
     let judge = Judge::new(question)?;

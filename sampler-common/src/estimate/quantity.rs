@@ -32,7 +32,7 @@ impl Quantity {
         }
     }
 
-    /// The rarest rate of the quantity's samples.
+    /// Largest amount without a sample, per unit of hazard, at the lowest rate of the samples.
     pub(super) fn max_unseen(self, row: &RowMoments) -> f64 {
         match self {
             Quantity::AllocObjects | Quantity::AllocSpace => row.alloc_max_unseen,

@@ -1,5 +1,5 @@
-//! The most that a row may have in size classes, and at rates (the module `epoch`), of which it has
-//! no sample.
+//! Upper bound of what a row may have in size classes, or at rates (the module `epoch`), without a
+//! sample there.
 
 use super::epoch::add_capacity;
 use super::quantity::Quantity;

@@ -107,7 +107,8 @@ fn scope(wire: &v1::GetProfileRequest) -> Result<Scope, String> {
         (since, until, None) => Some(RequestedWindow::Between(since, until)),
         _ => {
             return Err(
-                "a window is the last so many nanoseconds or between times, not both".into()
+                "last_ns is given together with since_unix_ns or until_unix_ns (give one of them)"
+                    .into(),
             );
         }
     };
@@ -124,7 +125,7 @@ fn change(wire: &v1::SetSamplingRequest) -> Result<SamplingChange, String> {
         "" => None,
         name => Some(Strategy::from_name(name).ok_or_else(|| {
             let all: Vec<_> = Strategy::ALL.iter().map(|of| of.name()).collect();
-            format!("strategy {name:?}: is none (there are {})", all.join(", "))
+            format!("strategy {name:?} is unknown (use one of {})", all.join(", "))
         })?),
     };
     let change = SamplingChange {

@@ -10,7 +10,8 @@ use sampler_common::wire::{EXCLUDED, EXPECTED};
 pub struct Targets {
     slots: BpfHashMap<MapData, u32, u32>,
     vacant: Queue<MapData, u32>,
-    /// Holds the epoch: the kernel side caches its look-ups until the next epoch.
+    /// Holds the generation of the map: the kernel side caches its look-ups until the generation
+    /// changes.
     state: State,
 }
 

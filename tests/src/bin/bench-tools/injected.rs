@@ -219,7 +219,7 @@ pub(crate) fn json(all: &[Injected]) -> Value {
 
 /// As Markdown.
 pub(crate) fn markdown(all: &[Injected]) -> String {
-    let mut out = "|  | nothing injected | nobody listens | samplerd | samples a second | `--max-overhead 1%` | samples a second | goals |\n\
+    let mut out = "|  | nothing injected | nobody listens | samplerd | samples per CPU second | `--max-overhead 1%` | samples per CPU second | goals |\n\
                    | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
         .to_owned();
     for of in all {

@@ -238,7 +238,7 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
 
 /// As Markdown.
 pub(crate) fn markdown(all: &[Sampled]) -> String {
-    let mut out = "|  | slowdown, 95 % | samples a second | with the default limit | samples a second | one that only forwards | nobody listens | a listener that does nothing adds | samplerd adds | samplerd's own CPU time | goal |\n\
+    let mut out = "|  | slowdown, 95 % | samples per CPU second | with the default limit | samples per CPU second | one that only forwards | nobody listens | a listener that does nothing adds | samplerd adds | samplerd's own CPU time | goal |\n\
                    | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
         .to_owned();
     for of in all {

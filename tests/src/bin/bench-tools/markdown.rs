@@ -123,7 +123,7 @@ pub(crate) fn goals(rows: &[Row]) -> String {
                     cells[1] = text(ratio);
                     cells[2] =
                         each.map_or_else(String::new, |Spread { low, median, high, .. }| {
-                            format!("{median:.1} [{low:.1}–{high:.1}] µs")
+                            format!("{median:.1} [{low:.1} to {high:.1}] µs")
                         });
                 }
             }

@@ -179,7 +179,7 @@ pub(crate) fn json(all: &[Windowed]) -> Value {
 
 /// As Markdown.
 pub(crate) fn markdown(all: &[Windowed]) -> String {
-    let mut out = "|  | slowdown, 95 % | samplerd's own CPU time | windows | as many samples | interval of all bytes | off the truth | goal |\n\
+    let mut out = "|  | slowdown, 95 % | samplerd's own CPU time | windows | effective samples, (Σw)²/Σw² | interval of all bytes | off the truth | goal |\n\
                    | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
         .to_owned();
     for of in all {
