@@ -149,26 +149,28 @@ pub enum HookState {
 }
 
 impl Hook {
-    /// Address of the byte before `patch`, from which [`Hook::state`] has its bytes.
-    #[must_use]
-    pub fn before(&self) -> u64 {
-        self.patch.wrapping_sub(1)
-    }
-
-    /// Compares the byte before `patch` and the five bytes from there on with the file's bytes and
-    /// with the hook. Instructions may begin with a breakpoint of another tool.
-    #[must_use]
-    pub fn state(&self, [before, patched @ ..]: [u8; 6]) -> HookState {
+    /// Reads the bytes at the hook's place by `read`, which gets their address, and compares them
+    /// with the file's bytes and with the hook. Instructions may begin with a breakpoint of another
+    /// tool. A breakpoint on the prefix counts as foreign.
+    ///
+    /// # Errors
+    /// The error of `read`.
+    pub fn read_state<E>(
+        &self,
+        read: impl FnOnce(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<HookState, E> {
+        let mut bytes = [self.prefix; 6];
         match self.prefix {
-            0 => self.patched_state(patched),
-            prefix if prefix == before => self.patched_state(patched),
-            _ => HookState::Foreign,
+            0 => read(self.patch, &mut bytes[1..])?,
+            _ => read(self.patch.wrapping_sub(1), &mut bytes)?,
         }
+        let [before, patched @ ..] = bytes;
+        Ok(if before == self.prefix { self.state(patched) } else { HookState::Foreign })
     }
 
-    /// As [`Hook::state`], whatever is before `patch`.
+    /// Compares the five bytes from `patch` on with the file's bytes and with the hook.
     #[must_use]
-    pub fn patched_state(&self, [byte, following @ ..]: [u8; 5]) -> HookState {
+    pub fn state(&self, [byte, following @ ..]: [u8; 5]) -> HookState {
         let is_expected = |at: usize| {
             let may_be_breakpoint = self.boundaries & 1 << at != 0;
             following[at] == self.following[at] || may_be_breakpoint && following[at] == BREAKPOINT
@@ -204,7 +206,7 @@ mod tests {
     }
 
     fn state(byte: u8, [a, b, c, d]: [u8; 4]) -> HookState {
-        hook("malloc", 0).state([0, byte, a, b, c, d])
+        hook("malloc", 0).state([byte, a, b, c, d])
     }
 
     #[test]
@@ -215,11 +217,23 @@ mod tests {
         assert_eq!(state(JUMP, [BREAKPOINT, 0x55, BREAKPOINT, 0x83]), HookState::In);
         assert_eq!(state(JUMP, [0x54, BREAKPOINT, 0x48, 0x83]), HookState::Foreign);
         assert_eq!(state(0x41, [0x54, 0x55, 0x48, 0x84]), HookState::Foreign);
-        let hook = Hook { prefix: 0x48, ..hook("free", 0) };
+    }
+
+    #[test]
+    fn a_breakpoint_on_the_prefix_hides_a_hook() {
         let [a, b, c, d] = FOLLOWING;
-        assert_eq!(hook.state([0x48, JUMP, a, b, c, d]), HookState::In);
-        assert_eq!(hook.state([BREAKPOINT, JUMP, a, b, c, d]), HookState::Foreign);
-        assert_eq!(hook.patched_state([JUMP, a, b, c, d]), HookState::In);
+        let read_state = |prefix, before| {
+            let hook = Hook { prefix, ..hook("free", 101) };
+            let memory = [before, JUMP, a, b, c, d];
+            let read = |at: u64, into: &mut [u8]| {
+                into.copy_from_slice(memory.get(at as usize - 100..).ok_or(())?);
+                Ok::<(), ()>(())
+            };
+            hook.read_state(read).unwrap()
+        };
+        assert_eq!(read_state(0x48, 0x48), HookState::In);
+        assert_eq!(read_state(0x48, BREAKPOINT), HookState::Foreign);
+        assert_eq!(read_state(0, BREAKPOINT), HookState::In);
     }
 
     #[test]

@@ -471,7 +471,8 @@ impl<'a> Jumps<'a> {
             let from = usize::try_from(at.checked_sub(self.code.address)?).ok()?;
             self.code.bytes.get(from..from + 6)?.try_into().ok()
         };
-        // With indirect branch tracking, a jump of the linkage table stands behind these.
+        // With indirect branch tracking, a jump of the linkage table stands behind `endbr64`, and
+        // perhaps has a `bnd` prefix.
         let behind_marks = |at: u64| match bytes_at(at) {
             Some([0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff]) => at + 5,
             Some([0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25] | [0xf3, 0x0f, 0x1e, 0xfa, 0xe9, _]) => {

@@ -42,10 +42,10 @@ const CALL_PATIENCE: Duration = Duration::from_millis(500);
 /// Time that the stub waits to be stopped, in nanoseconds. A living injector always stops it
 /// earlier.
 const WAIT_NS: u64 = 100_000_000;
-/// Bytes below the stack pointer that belong to the function (System V ABI), and bytes for the word
-/// that the stub pushes.
+/// Bytes below the stack pointer that belong to the function (System V ABI), and bytes of the word
+/// that the stub pushes below them.
 const RED_ZONE_BYTES: u64 = 128;
-const STACK_BYTES: u64 = 16;
+const STACK_BYTES: u64 = 8;
 /// Time between two checks of a thread that makes its calls.
 const POLL_PERIOD: Duration = Duration::from_micros(20);
 
@@ -370,7 +370,7 @@ impl<'m> Borrowed<'m> {
         ensure!(found == u64::from_le_bytes(MAGIC), "the process has begun another program");
         let mut registers = self.home;
         registers.rip = self.place.wait_start;
-        registers.rsp = (self.home.rsp - RED_ZONE_BYTES - STACK_BYTES) & !15;
+        registers.rsp = self.home.rsp - RED_ZONE_BYTES;
         // No system call is restarted here: only the return to the program restarts the interrupted
         // call.
         registers.orig_rax = u64::MAX;

@@ -17,7 +17,7 @@ use sampler_common::injected::JUMP;
 /// Reads whether a hook is in. A hook that a breakpoint of another tool hides counts as foreign.
 #[must_use]
 pub fn state(memory: &Memory, hook: &Hook) -> State {
-    memory.array(hook.before()).map_or(State::Foreign, |bytes| hook.state(bytes))
+    hook.read_state(|address, bytes| memory.read_into(address, bytes)).unwrap_or(State::Foreign)
 }
 
 /// Puts hooks in, in their order. Returns the hooks that are now in.
@@ -46,7 +46,7 @@ pub fn take_out<'h>(memory: &Memory, tid: Tid, hooks: &'h [Hook]) -> Result<Vec<
     let mut foreign = Vec::new();
     for hook in hooks.iter().rev() {
         // A hidden hook is taken out, too.
-        let state = memory.array(hook.patch).map_or(State::Foreign, |of| hook.patched_state(of));
+        let state = memory.array(hook.patch).map_or(State::Foreign, |of| hook.state(of));
         match state {
             State::In => memory.write_code(tid, hook.patch, [JUMP, hook.original])?,
             State::Out => {}

@@ -31,10 +31,18 @@ impl Memory {
     /// If the bytes are not mapped, or the program image is gone.
     pub fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
         let mut buffer = vec![0; bytes];
-        self.file
-            .read_exact_at(&mut buffer, address)
-            .with_context(|| format!("read {bytes} bytes at {address:#x}"))?;
+        self.read_into(address, &mut buffer)?;
         Ok(buffer)
+    }
+
+    /// Fills a buffer from an address on.
+    ///
+    /// # Errors
+    /// As for [`Memory::read`].
+    pub fn read_into(&self, address: u64, buffer: &mut [u8]) -> Result<()> {
+        let bytes = buffer.len();
+        let read = self.file.read_exact_at(buffer, address);
+        read.with_context(|| format!("read {bytes} bytes at {address:#x}"))
     }
 
     /// Reads `BYTES` bytes into an array.
@@ -43,9 +51,7 @@ impl Memory {
     /// As for [`Memory::read`].
     pub fn array<const BYTES: usize>(&self, address: u64) -> Result<[u8; BYTES]> {
         let mut buffer = [0; BYTES];
-        self.file
-            .read_exact_at(&mut buffer, address)
-            .with_context(|| format!("read {BYTES} bytes at {address:#x}"))?;
+        self.read_into(address, &mut buffer)?;
         Ok(buffer)
     }
 

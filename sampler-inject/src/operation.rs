@@ -206,6 +206,10 @@ fn thread(checked: &Checked, place: StubPlace, plan: &Plan) -> Result<Thread> {
     for tid in stop::threads(target.pid).into_iter().filter(|tid| stop::runs_program(*tid)) {
         let thread = match Thread::stop(tid, &target.memory) {
             Ok(thread) => thread,
+            // Only the end of this process lets such a thread go on.
+            Err(error) if matches!(error.downcast_ref(), Some(stop::Error::Unstoppable { .. })) => {
+                return Err(error);
+            }
             Err(error) => {
                 last = error;
                 continue;
@@ -462,7 +466,7 @@ fn put_hooks_in(checked: &Checked, record: &Record, report: &mut Report) -> Resu
         let are_in: Vec<Hook> =
             hook::put_in(&target.memory, tid, &record.hooks)?.into_iter().cloned().collect();
         let is_whole = are_in.len() == record.hooks.len();
-        if !is_whole && needs_more(record, &are_in) {
+        if !is_whole && needs_more(target, record, &are_in) {
             hook::take_out(&target.memory, tid, &record.hooks)?;
         }
         report.threads = stopped.threads().len();
@@ -474,7 +478,7 @@ fn put_hooks_in(checked: &Checked, record: &Record, report: &mut Report) -> Resu
     let is_missing = |hook: &&Hook| !are_in.contains(hook);
     for hook in record.hooks.iter().filter(is_missing) {
         report.without.push(hook.name.clone());
-        if is_needed(hook) {
+        if is_needed(target, hook) {
             bail!("{}: another tool has changed its code since it was injected", hook.name);
         }
     }
@@ -482,12 +486,15 @@ fn put_hooks_in(checked: &Checked, record: &Record, report: &mut Report) -> Resu
     Ok(())
 }
 
-fn needs_more(record: &Record, are_in: &[Hook]) -> bool {
-    record.hooks.iter().any(|hook| is_needed(hook) && !are_in.contains(hook))
+fn needs_more(target: &Target, record: &Record, are_in: &[Hook]) -> bool {
+    record.hooks.iter().any(|hook| is_needed(target, hook) && !are_in.contains(hook))
 }
 
-fn is_needed(hook: &Hook) -> bool {
-    hook.is_past_malloc || allocator::is_needed(&hook.name)
+/// Whether a process is left alone without this hook. A library that is called past `malloc` may be
+/// unloaded by now.
+fn is_needed(target: &Target, hook: &Hook) -> bool {
+    let is_code = |at| target.maps.at(at).is_some_and(|of| of.is_executable && of.inode != 0);
+    hook.is_past_malloc && is_code(hook.patch) || allocator::is_needed(&hook.name)
 }
 
 /// Ejects the sampler: the bytes are put back, the image stays mapped.

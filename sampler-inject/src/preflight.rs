@@ -359,13 +359,17 @@ pub fn find_stub(target: &Target, stopped: &Stopped) -> Result<StubPlace> {
             for mapping in target.maps.all.iter().filter(is_file) {
                 let address = (mapping.end - bytes) & !15;
                 let Ok(content) = target.memory.read(address, bytes as usize) else { continue };
+                let is_candidate = match may_be_stub {
+                    false => content.iter().all(|byte| *byte == 0),
+                    true => content.starts_with(&calls::MAGIC),
+                };
+                if !is_candidate {
+                    continue;
+                }
                 let place = StubPlace::at(address, bytes)?;
                 let is_free = match may_be_stub {
-                    false => {
-                        content.iter().all(|byte| *byte == 0)
-                            && is_behind_code(target, mapping, address)
-                    }
-                    true => content.starts_with(&calls::MAGIC) && !is_in_use(place, stopped),
+                    false => is_behind_code(target, mapping, address),
+                    true => !is_in_use(place, stopped),
                 };
                 if is_free {
                     return Ok(place);

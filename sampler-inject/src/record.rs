@@ -128,6 +128,64 @@ fn read(memory: &Memory, address: u64) -> Option<Record> {
 mod tests {
     use super::*;
 
+    const AT: u64 = 0x7f00_0000_0000;
+
+    fn maps(all: Vec<Mapping>) -> Maps {
+        let mut maps = Maps::read(std::process::id().cast_signed()).unwrap();
+        maps.all = all;
+        maps
+    }
+
+    /// A mapping of one page.
+    fn page(number: u64, name: &str, is_writable: bool) -> Mapping {
+        let start = AT + number * PAGE_BYTES;
+        Mapping {
+            start,
+            end: start + PAGE_BYTES,
+            offset: 0,
+            inode: u64::from(!name.is_empty()),
+            device: (0, 1),
+            is_executable: !is_writable,
+            is_writable,
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn anonymous_memory_between_pages_of_code_is_the_programs() {
+        let at = |number: u64| AT + number * PAGE_BYTES;
+        // Data, its anonymous memory and the record; then two pages of code with memory between.
+        let all = vec![
+            page(0, SHOWN, true),
+            page(1, "", true),
+            page(2, SHOWN, true),
+            page(8, SHOWN, false),
+            page(9, "", true),
+            page(10, SHOWN, false),
+        ];
+        let expected = [(at(0), at(3)), (at(8), at(9)), (at(10), at(11))];
+        assert_eq!(ranges(&maps(all)), expected);
+    }
+
+    #[test]
+    fn a_hook_needs_the_code_for_each_combination_of_breakpoints() {
+        // Without and with a breakpoint in the third byte of the distance.
+        let distances = [0x0004_1234, 0x00cc_1234];
+        let hook = Hook {
+            name: "malloc".to_owned(),
+            patch: AT,
+            original: 0x41,
+            following: [0x34, 0x12, 0x04, 0],
+            boundaries: 0b100,
+            is_past_malloc: false,
+            prefix: 0,
+        };
+        let landing = |distance: u64| page((5 + distance) / PAGE_BYTES, SHOWN, false);
+        let [plain, with_breakpoint] = distances.map(landing);
+        assert!(has_landings(&maps(vec![plain.clone(), with_breakpoint]), &hook));
+        assert!(!has_landings(&maps(vec![plain]), &hook));
+    }
+
     #[test]
     fn a_record_with_areas_outside_its_image_is_refused() {
         let base = 0x7f00_0000_0000;

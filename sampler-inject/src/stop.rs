@@ -7,7 +7,6 @@
 //!
 //! The stop is bounded: if a thread has not stopped in time, all others go on, and nothing is done.
 
-use crate::filter::{self, Verdict};
 use crate::kernel::{self, Change, RESTART_UNLESS_HANDLED, Tid};
 use crate::preflight;
 use anyhow::{Context, Result};
@@ -162,11 +161,11 @@ impl Stopping {
     fn all(&mut self) -> Result<(), Error> {
         let mut known = HashSet::new();
         loop {
-            let new: Vec<Tid> =
-                threads(self.pid).into_iter().filter(|tid| known.insert(*tid)).collect();
-            let has_new = !new.is_empty();
-            let new: Vec<Tid> = new.into_iter().filter(|tid| runs_program(*tid)).collect();
-            if !has_new {
+            let new: Vec<Tid> = threads(self.pid)
+                .into_iter()
+                .filter(|tid| known.insert(*tid) && runs_program(*tid))
+                .collect();
+            if new.is_empty() {
                 // Every thread that could create threads is stopped by now.
                 return if self.stopped.is_empty() { Err(Error::Gone) } else { Ok(()) };
             }
@@ -290,29 +289,18 @@ pub fn threads(pid: i32) -> Vec<Tid> {
 }
 
 /// Hides from a stopped thread an `EINTR` that the stop has caused, and a `restart_syscall` that
-/// its seccomp filters forbid. The call is then made again from its beginning.
+/// its seccomp filters may forbid. The call is then made again from its beginning.
 pub(crate) fn mend(tid: Tid) {
     let Ok(mut registers) = kernel::registers(tid) else { return };
-    let is_by_block =
-        registers.orig_rax as i64 >= 0 && registers.rax as i64 == kernel::RESTART_BY_BLOCK;
-    if is_woken(&registers) || is_by_block && !may_restart(tid, registers.rip) {
+    let is_by_block = registers.orig_rax as i64 >= 0
+        && registers.rax as i64 == kernel::RESTART_BY_BLOCK
+        && registers.cs == crate::calls::CODE_SEGMENT;
+    // A wait of a thread with filters is made again, whatever the filters say: evaluating them for
+    // each of many threads would take longer than a stop may.
+    if is_woken(&registers) || is_by_block && preflight::has_filters(tid) {
         registers.rax = RESTART_UNLESS_HANDLED as u64;
         let _ = kernel::set_registers(tid, &registers);
     }
-}
-
-/// Whether the seccomp filters of a stopped thread allow `restart_syscall`. Filters that cannot be
-/// read count as ones that do not.
-fn may_restart(tid: Tid, ip: u64) -> bool {
-    let programs = match kernel::seccomp_programs(tid) {
-        Ok(programs) => programs,
-        // The thread has no filters.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return true,
-        Err(_) => return !preflight::has_filters(tid),
-    };
-    let call = filter::Call { nr: libc::SYS_restart_syscall as u64, args: [0; 6], ip };
-    let verdict = filter::evaluate_all(programs.iter().map(Vec::as_slice), &call);
-    verdict.is_ok_and(|verdict| verdict == Verdict::Allow)
 }
 
 /// Whether the thread's system call is about to return `EINTR` and can be made again.

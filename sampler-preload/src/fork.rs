@@ -4,10 +4,10 @@
 //! The table and the filter stay as they are. The child has the parent's blocks, and reports their
 //! ends like those of its own blocks. Nothing needs repair, since this library has no locks.
 //!
-//! libc calls the handlers of this file at a fork. A child that is made without libc's `fork` (the
-//! system call, or `_Fork`) gets no such call, and neither does a library that was injected into a
-//! running process. So there is a page that the kernel clears in every child. The library checks
-//! this page whenever a request may be sampled. Such a child has the parent's countdown to its
+//! libc calls the handlers of this file at a fork. No handler runs in a child that is made past
+//! libc's `fork` (by the system call, or `_Fork`), or in a process that was injected while it ran.
+//! So there is a page that the kernel clears in every child. The library checks this page whenever
+//! a request may be sampled. Such a child has the parent's countdown to its
 //! first sample, and numbers of its own from then on.
 
 use crate::next::weak;
@@ -119,7 +119,7 @@ fn random() -> u64 {
 fn rdrand() -> Option<u64> {
     let number: u64;
     let is_valid: u8;
-    // SAFETY: writes two registers; the loader has checked that this processor has the instruction.
+    // SAFETY: writes two registers; the loader or `register` has checked that this processor has it.
     unsafe {
         asm!("rdrand {}", "setc {}", out(reg) number, out(reg_byte) is_valid, options(nomem, nostack));
     }

@@ -76,5 +76,7 @@ mod tests {
         assert!(!flags(inside).split(' ').any(|flag| flag == "nh"));
         one_by_one(inside, 4 << 20);
         assert!(flags(inside + (1 << 20)).split(' ').any(|flag| flag == "nh"));
+        assert!(clear_in_children(inside, 4096));
+        assert!(flags(inside).split(' ').any(|flag| flag == "wf"));
     }
 }

@@ -1,6 +1,6 @@
 /* A program that checks its heap while something is put into it and taken out again.
  *
- * injected THREADS [busy | churn | fibers | profiled | saved | words | strict | deny | allow | moved]…: so many threads allocate, move and free blocks whose contents they check. At each line it says how many
+ * injected THREADS [busy | churn | fibers | profiled | saved | words | strict | deny | allow | restart | moved]…: so many threads allocate, move and free blocks whose contents they check. At each line it says how many
  * blocks it has had, `{"blocks":N}`; at `exit` it ends with 0 if everything was right.
  *
  *   busy      the first thread allocates as well, and looks for lines in between
@@ -10,6 +10,7 @@
  *   saved     the handler saves what it has interrupted in a block of malloc, and the thread goes on with that somewhat later
  *   words     it uses the thread-local words of glibc that nobody uses
  *   strict    seccomp's strict mode; deny, allow: a filter without memfd_create, or one that lets everything through
+ *   restart   a filter that kills the process at restart_syscall, and a thread that waits with timeouts
  *   moved     the page that has malloc lies in memory without a file
  *
  * Of more than 64 threads each has fewer blocks, and sleeps most of the time.
@@ -259,6 +260,11 @@ static void filter(int denied) {
     check(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &of) == 0);
 }
 
+static void *wait_often(void *nothing) {
+    while (!ends) check(poll(NULL, 0, 20) == 0);
+    return nothing;
+}
+
 static void move(void) {
     char *page = (char *)((uintptr_t)malloc & ~(uintptr_t)4095);
     char *copy = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -298,6 +304,7 @@ int main(int argc, char **argv) {
     if (is_asked(argc, argv, "words")) use_words();
     if (is_asked(argc, argv, "allow")) filter(-1);
     if (is_asked(argc, argv, "deny")) filter(SYS_memfd_create);
+    if (is_asked(argc, argv, "restart")) filter(SYS_restart_syscall);
     pthread_sigmask(SIG_SETMASK, NULL, &usual_mask);
     if (count >= THREADS) return 2;
     if (count > CROWD) used = CROWD;
@@ -305,6 +312,7 @@ int main(int argc, char **argv) {
     begin_saving(is_saving);
     for (long i = 0; i < count; i++) pthread_create(&threads[i], NULL, work, (void *)(i + 1));
     if (is_asked(argc, argv, "churn")) pthread_create(&threads[count++], NULL, churn, NULL);
+    if (is_asked(argc, argv, "restart")) pthread_create(&threads[count++], NULL, wait_often, NULL);
     if (is_asked(argc, argv, "profiled")) profile();
     say("waiting");
     send_line();

@@ -35,7 +35,6 @@ const BESIDE_ANOTHER: &[&str] = &[
     "web",
     "python",
     "limits",
-    "clients",
     "debuginfod",
     "debug_data",
     "stack_cache",

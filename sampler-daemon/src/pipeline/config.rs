@@ -56,3 +56,26 @@ pub struct Config {
     /// Whether and how the in-process sampler is injected into newly appeared processes.
     pub injecting: Option<Injecting>,
 }
+
+impl Config {
+    /// Whether processes join the profile by themselves.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.attach_mode, AttachMode::AllProcesses | AttachMode::Descendants)
+    }
+
+    /// Whether a tree is profiled.
+    pub(super) fn is_tree(&self) -> bool {
+        self.attach_mode == AttachMode::Descendants
+    }
+
+    /// Whether each process has links of its own. With windows every process has: no process pays
+    /// for another's windows.
+    pub(super) fn has_own_links(&self) -> bool {
+        self.attach_mode == AttachMode::Pids || self.windows.is_some()
+    }
+
+    /// Whether held memory is unknown: frees are not followed, or only windows are seen.
+    pub(super) fn is_held_unknown(&self) -> bool {
+        !self.settings.track_live || self.windows.is_some()
+    }
+}

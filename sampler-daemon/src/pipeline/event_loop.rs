@@ -103,7 +103,7 @@ impl Worker {
             let pidfd = self.ingest.table.attached(*slot)?.process.as_ref()?.pidfd.as_fd();
             Some(PollFd::from_borrowed_fd(pidfd, PollFlags::IN))
         }));
-        let mut period = if self.is_open() { OPEN_PERIOD } else { MAX_RECORD_DELAY };
+        let mut period = if self.config.is_open() { OPEN_PERIOD } else { MAX_RECORD_DELAY };
         match self.process_events.pause() {
             Some(pause) => period = pause.min(period),
             None => {

@@ -146,7 +146,7 @@ pub fn start(
     let mut rest = processes.len();
     for process in processes {
         rest -= 1;
-        if worker.is_tree() && worker.exclude_if_listed(process.pid) {
+        if worker.config.is_tree() && worker.exclude_if_listed(process.pid) {
             continue;
         }
         match worker.attach(process) {
@@ -159,7 +159,7 @@ pub fn start(
             attached => attached?,
         }
     }
-    if worker.is_open() {
+    if worker.config.is_open() {
         worker.process_events = ProcessEventQueue::open();
         worker.exclude_running();
         worker.follow_descendants()?;

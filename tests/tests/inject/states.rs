@@ -35,6 +35,12 @@ fn injection_cycles_survive_short_threads_and_children() -> Result<()> {
     is_well_in_cycles(program)
 }
 
+/// A stopped wait with a timeout goes on by `restart_syscall`, which a filter may forbid.
+#[test]
+fn waits_survive_a_filter_without_restart_syscall() -> Result<()> {
+    is_well_in_cycles(Subject::start("injected.c", &["1", "restart"])?)
+}
+
 /// Number of completed operations of one injection and one ejection. A stop prevented the others.
 fn done_or_stopped(pid: u32) -> Result<u32> {
     let mut done = 0;

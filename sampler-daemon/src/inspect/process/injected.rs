@@ -4,7 +4,7 @@
 //! the process runs as if the image were not there. Reference: `sampler-inject`, and the record
 //! that it leaves in the process ([`sampler_common::injected`]).
 
-use crate::inspect::mappings::{Backing, Mapping};
+use crate::inspect::mappings::{self, Backing, Mapping};
 use sampler_common::injected::{Hook, HookState, Record};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -57,14 +57,22 @@ impl Image {
         let memory = memory(self.pid)?;
         let mut is_hooked = !self.hooks.is_empty();
         for hook in &self.hooks {
-            let mut bytes = [0; 6];
-            match memory.read_exact_at(&mut bytes, hook.before()) {
-                Ok(()) => is_hooked &= hook.state(bytes) == HookState::In,
-                Err(_) if hook.is_past_malloc => {}
+            match hook.read_state(|address, bytes| memory.read_exact_at(bytes, address)) {
+                Ok(HookState::In) => {}
+                _ if hook.is_past_malloc && !self.is_code(hook.patch) => {}
+                Ok(_) => is_hooked = false,
                 Err(_) => return None,
             }
         }
         Some(is_hooked)
+    }
+
+    /// Whether a file is mapped as code at an address.
+    fn is_code(&self, address: u64) -> bool {
+        let mappings = mappings::read_some(self.pid).unwrap_or_default();
+        let is_there = |of: &&Mapping| (of.start..of.end).contains(&address);
+        let mapping = mappings.iter().find(is_there);
+        mapping.is_some_and(|of| of.executable && matches!(of.backing, Backing::File(_)))
     }
 }
 
@@ -87,7 +95,7 @@ mod tests {
 
     #[test]
     fn an_image_is_hooked_if_all_hooks_are_in() {
-        let code = [0, JUMP, 1, 2, 3, 4, 0x41, 1, 2, 3, 4];
+        let code = [JUMP, 1, 2, 3, 4, 0x41, 1, 2, 3, 4];
         let hook = |name: &str, at: usize| Hook {
             name: name.to_owned(),
             patch: code.as_ptr() as u64 + at as u64,
@@ -98,12 +106,12 @@ mod tests {
             prefix: 0,
         };
         let image = |hooks| Image { pid: std::process::id(), hooks };
-        assert_eq!(image(vec![hook("malloc", 1)]).is_hooked(), Some(true));
-        assert_eq!(image(vec![hook("malloc", 1), hook("free", 6)]).is_hooked(), Some(false));
+        assert_eq!(image(vec![hook("malloc", 0)]).is_hooked(), Some(true));
+        assert_eq!(image(vec![hook("malloc", 0), hook("free", 5)]).is_hooked(), Some(false));
         assert_eq!(image(Vec::new()).is_hooked(), Some(false));
         let gone = Hook { patch: 0, ..hook("free", 0) };
         assert_eq!(image(vec![gone.clone()]).is_hooked(), None);
         let unloaded = Hook { is_past_malloc: true, ..gone };
-        assert_eq!(image(vec![hook("malloc", 1), unloaded]).is_hooked(), Some(true));
+        assert_eq!(image(vec![hook("malloc", 0), unloaded]).is_hooked(), Some(true));
     }
 }

@@ -3,7 +3,6 @@
 
 use super::facts;
 use crate::inspect::process::Process;
-use crate::pipeline::config::AttachMode;
 use crate::pipeline::records::ingest::Ingest;
 use crate::pipeline::worker::Worker;
 use crate::store::SamplingRecord;
@@ -108,11 +107,6 @@ impl Worker {
         if self.ingest.table.is_attached(slot) && !self.leaving.contains(&slot) {
             self.leaving.push(slot);
         }
-    }
-
-    /// Whether processes join the profile by themselves.
-    pub(in crate::pipeline) fn is_open(&self) -> bool {
-        matches!(self.config.attach_mode, AttachMode::AllProcesses | AttachMode::Descendants)
     }
 }
 

@@ -11,7 +11,6 @@ use crate::inspect::hazard::{Hazard, has_program};
 use crate::inspect::mappings;
 use crate::inspect::mappings::unchanged::MappingsFingerprint;
 use crate::inspect::process::Process;
-use crate::pipeline::config::AttachMode;
 use crate::pipeline::rates::sampling::Learning;
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessRecord, SamplingRecord};
@@ -101,7 +100,7 @@ impl Worker {
                     lines.join("; ")
                 }
             };
-            if !self.is_tree() {
+            if !self.config.is_tree() {
                 return Err(AttachError::NoAllocator(pid, why));
             }
             if !self.config.samplers_only {
@@ -194,7 +193,7 @@ impl Worker {
         self.ingest.open_image(slot);
         let patched = std::mem::take(&mut discovery.patched);
         self.probe_samplers(slot, &mut discovery)?;
-        let (is_own, probed_by) = (self.has_own_links(), self.ingest.probed_by());
+        let (is_own, probed_by) = (self.config.has_own_links(), self.ingest.probed_by());
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return Ok(()) };
         let Some(attached) = &mut profiled.attached else { return Ok(()) };
         let record = self.ingest.processes.get_mut(profiled.id);
@@ -266,12 +265,6 @@ impl Worker {
         self.report_patched(slot);
         self.find_python_now(slot);
         Ok(())
-    }
-
-    /// Whether each process has links of its own. With windows every process has: no process pays
-    /// for another's windows.
-    pub(super) fn has_own_links(&self) -> bool {
-        self.config.attach_mode == AttachMode::Pids || self.config.windows.is_some()
     }
 }
 

@@ -114,7 +114,7 @@ impl Worker {
         }
         self.links.detach_own(slot, &Arc::default());
         self.close_left();
-        if self.is_open()
+        if self.config.is_open()
             && let Err(error) =
                 self.make_ready(slot).and_then(|_| self.kernel.targets.add_free_slot(slot))
         {

@@ -91,7 +91,7 @@ impl Excluded {
 impl Worker {
     /// Excludes processes that run already. Processes of a tree are checked when they are found.
     pub(in crate::pipeline) fn exclude_running(&mut self) {
-        if self.is_tree() {
+        if self.config.is_tree() {
             return;
         }
         for pid in process::pids() {
@@ -154,7 +154,7 @@ impl Worker {
             .find(|(slot, of, _)| of.pid == pid && is_outside(*slot));
         match has_been.map(|(slot, ..)| slot) {
             // In modes where processes take no slots by themselves, the process stays excluded.
-            Some(slot) if !self.is_open() => self.exclude(slot),
+            Some(slot) if !self.config.is_open() => self.exclude(slot),
             _ => self.tree.note_exec(pid),
         }
     }

@@ -87,7 +87,7 @@ impl Worker {
     fn detach_hazardous(&mut self, slot: u32) -> bool {
         let Some(profiled) = self.ingest.table.get(slot) else { return false };
         let pid = profiled.pid;
-        if self.is_open() {
+        if self.config.is_open() {
             let hazard = self.hazard_of(pid);
             hazard.into_iter().for_each(|hazard| self.refuse(pid, hazard));
             return hazard.is_some();
@@ -106,7 +106,7 @@ impl Worker {
             record.blind_spots = vec![hazard.to_string().into()];
             record.has_unseen_allocations = true;
         }
-        match self.has_own_links() {
+        match self.config.has_own_links() {
             true => tracing::warn!(pid, "no longer probed: {hazard}"),
             // Shared links are in every process that maps their file.
             false => tracing::warn!(
@@ -186,7 +186,7 @@ impl Worker {
             .map(|(slot, ..)| slot)
             .collect();
         // Shared links cannot be removed from one process.
-        let may_spare = !due.is_empty() && self.has_own_links();
+        let may_spare = !due.is_empty() && self.config.has_own_links();
         let diverted = if may_spare { self.diverted() } else { FxHashSet::default() };
         for slot in due {
             let generation = self.kernel.slots.generation(slot);

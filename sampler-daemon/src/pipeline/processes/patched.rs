@@ -60,7 +60,7 @@ impl Worker {
 
     /// Removes functions from shared links that are patched in one process.
     pub(super) fn exclude_for_all(&mut self, patched: &[Patched]) {
-        if self.has_own_links() {
+        if self.config.has_own_links() {
             return;
         }
         for of in patched {
@@ -106,7 +106,7 @@ impl Worker {
             return is_open;
         }
         for (patched, allocator) in found {
-            match self.has_own_links() {
+            match self.config.has_own_links() {
                 true => {
                     let again = self.links.reattach_own(&mut self.kernel, slot, pid, &allocator);
                     if let Err(error) = again {
@@ -154,7 +154,7 @@ impl Worker {
 
     /// The limitation to report for processes that are not compared.
     pub(in crate::pipeline) fn patched_limits(&self) -> Option<String> {
-        let is_shared = !self.has_own_links();
+        let is_shared = !self.config.has_own_links();
         is_shared.then(|| "functions that a process patches in memory while they are probed: their probes are removed at the next inspection".to_owned())
     }
 

@@ -123,7 +123,7 @@ impl Worker {
 
     fn handle_event(&mut self, event: ProcessEvent) {
         // Events of processes outside the tree are dropped, and their files are not inspected.
-        if self.is_tree() && !self.concerns_tree(&event) {
+        if self.config.is_tree() && !self.concerns_tree(&event) {
             return;
         }
         let ProcessEvent { time_ns, pid, what } = event;
@@ -163,7 +163,7 @@ impl Worker {
     /// Inspects a newly mapped file soon. Files of an excluded process need no probes, except in a
     /// tree: children of the excluded process are profiled and map the same files.
     fn file_mapped(&mut self, pid: u32, parent: u32, mapping: &Mapping, generation: u64) {
-        if !self.is_tree() {
+        if !self.config.is_tree() {
             let is_new = !self.process_events.files.has(mapping, generation);
             if self.excluded.has(pid) || is_new && self.is_excluded(pid) {
                 return;

@@ -72,13 +72,13 @@ impl Worker {
     /// Whether a return probe can kill a process and is not decided at each call.
     fn are_returns_undecided(&self) -> bool {
         let decides = self.kernel.engine() == ProbeEngine::Session;
-        let is_alone = !self.has_own_links() || !self.config.settings.shares;
+        let is_alone = !self.config.has_own_links() || !self.config.settings.shares;
         !(decides && is_alone) && hazard::returns_make_calls()
     }
 
     /// Refuses shared links that would kill a known process.
     pub(in crate::pipeline) fn refuse_diverted(&mut self) -> anyhow::Result<()> {
-        if self.has_own_links() || !self.are_returns_undecided() {
+        if self.config.has_own_links() || !self.are_returns_undecided() {
             return Ok(());
         }
         if self.config.settings.pid_namespace.is_some() {
@@ -111,7 +111,7 @@ impl Worker {
     /// Handles that process `pid` has mapped a program that Go's linker made.
     pub(super) fn mapped_go_program(&mut self, pid: u32) {
         // Processes outside the tree are not checked.
-        let is_ours = !self.is_tree() || self.kernel.targets.knows(pid);
+        let is_ours = !self.config.is_tree() || self.kernel.targets.knows(pid);
         if is_ours && !self.exclude_if_listed(pid) {
             let hazard = self.hazard_of(pid);
             hazard.into_iter().for_each(|hazard| self.refuse(pid, hazard));
@@ -176,7 +176,7 @@ impl Worker {
 
     /// Whether the process in this slot, which is gone, turns out to be one that is not profiled.
     pub(super) fn is_refused_late(&mut self, slot: u32) -> bool {
-        let Some(profiled) = self.ingest.table.get(slot).filter(|_| self.is_open()) else {
+        let Some(profiled) = self.ingest.table.get(slot).filter(|_| self.config.is_open()) else {
             return false;
         };
         let (pid, id, has_been) = (profiled.pid, profiled.id, profiled.has_exec());

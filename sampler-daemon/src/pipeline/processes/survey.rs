@@ -51,7 +51,7 @@ impl Survey {
 impl Worker {
     /// Inspects processes that are due, for some milliseconds at most.
     pub(in crate::pipeline) fn survey(&mut self) {
-        if self.is_open() {
+        if self.config.is_open() {
             self.survey_for(MAX_TURN);
         }
     }
@@ -81,7 +81,7 @@ impl Worker {
         self.detach_gone(&gone);
         self.look_at_refused();
         let own = std::process::id();
-        let pids = if self.is_tree() { self.tree_pids() } else { pids() };
+        let pids = if self.config.is_tree() { self.tree_pids() } else { pids() };
         let pids: FxHashSet<u32> = pids.into_iter().filter(|pid| *pid != own).collect();
         self.note_members(&pids);
         self.coverage.retain(|pid| pids.contains(&pid));
@@ -104,7 +104,7 @@ impl Worker {
     pub(in crate::pipeline) fn look_at(&mut self, pid: u32) {
         let exclude_if_listed = self.exclude_if_listed(pid);
         // A child of an excluded process of a tree is profiled, and maps the same files.
-        if exclude_if_listed && !self.is_tree() {
+        if exclude_if_listed && !self.config.is_tree() {
             return;
         }
         // A kernel thread has no allocator, and a process that cannot be read is exiting.
@@ -140,7 +140,7 @@ impl Worker {
     /// mapped. What could not be attached to is a blind spot of the process until its next
     /// inspection.
     pub(super) fn attach_found(&mut self, pid: u32, found: &Discovery) {
-        if self.has_own_links() {
+        if self.config.has_own_links() {
             return;
         }
         let Worker { links, kernel, coverage, .. } = self;
@@ -166,7 +166,7 @@ impl Worker {
         self.links.detach_shared(&unused);
         // The next round closes links that are unmapped in this round for the first time. Outside
         // the tree, other processes pay for such a link.
-        if self.is_tree() && self.links.shared.has_unmapped() {
+        if self.config.is_tree() && self.links.shared.has_unmapped() {
             self.survey.timer.look_round_soon();
         }
         // Files that are mapped again have to be reported again.

@@ -9,7 +9,6 @@ use super::schedule::InspectionTimer;
 use crate::bpf::events::{EventKind, ProcessEvent};
 use crate::inspect::mappings;
 use crate::inspect::process::{Process, children};
-use crate::pipeline::config::AttachMode;
 use crate::pipeline::worker::Worker;
 use anyhow::Context as _;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -78,11 +77,6 @@ impl Tree {
 }
 
 impl Worker {
-    /// Whether a tree is profiled.
-    pub(in crate::pipeline) fn is_tree(&self) -> bool {
-        self.config.attach_mode == AttachMode::Descendants
-    }
-
     /// Whether an event concerns the tree. A process that ends or replaces its program may have
     /// been the last with a file.
     pub(super) fn concerns_tree(&mut self, event: &ProcessEvent) -> bool {
@@ -96,7 +90,7 @@ impl Worker {
 
     /// Adds processes to the tree.
     pub(super) fn note_members(&mut self, pids: &FxHashSet<u32>) {
-        if self.is_tree() {
+        if self.config.is_tree() {
             self.tree.members.extend(pids);
         }
     }
@@ -104,7 +98,7 @@ impl Worker {
     /// Expects the descendants that exist already. The kernel side follows forks by now. So later
     /// children are expected with them, and earlier ones are found in the next round.
     pub(in crate::pipeline) fn follow_descendants(&mut self) -> anyhow::Result<()> {
-        if !self.is_tree() {
+        if !self.config.is_tree() {
             return Ok(());
         }
         loop {
@@ -154,7 +148,7 @@ impl Worker {
             tracing::info!("{} defines no allocator: nothing is probed in it", path.display());
         }
         for allocator in discovery.allocators {
-            if self.has_own_links() {
+            if self.config.has_own_links() {
                 break;
             }
             self.links.attach_shared(&mut self.kernel, &allocator).with_context(what)?;
@@ -190,7 +184,7 @@ impl Worker {
 
     /// The limitations to report when a tree is followed.
     pub(in crate::pipeline) fn tree_limits(&self) -> Vec<String> {
-        if !self.is_tree() {
+        if !self.config.is_tree() {
             return Vec::new();
         }
         let state = self.kernel.state();

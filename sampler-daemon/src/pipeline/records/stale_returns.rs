@@ -49,7 +49,7 @@ impl Worker {
     /// Enters processes that have a slot that the daemon does not know. Their `Appeared` record
     /// found no room in the ring, and their slots would never become vacant.
     pub(in crate::pipeline) fn adopt_missed(&mut self) {
-        if !self.is_open() {
+        if !self.config.is_open() {
             return;
         }
         let missed: Vec<(u32, u32)> = self

@@ -77,7 +77,7 @@ impl Worker {
             rows: FxHashMap::default(),
             lost: Row::default(),
             reference: Reference {
-                held_unknown: self.is_held_unknown(),
+                held_unknown: self.config.is_held_unknown(),
                 // Such a function may have been called by a process that was never inspected.
                 allocations_unseen: self.links.shared.leaves_allocations(),
                 ..Reference::default()
@@ -130,11 +130,6 @@ impl Worker {
         self.add_clusters(&mut gathered, &index, &expansions);
         gathered.forget_rates();
         gathered
-    }
-
-    /// Whether held memory is unknown: frees are not followed, or only windows are seen.
-    pub(super) fn is_held_unknown(&self) -> bool {
-        !self.config.settings.track_live || self.config.windows.is_some()
     }
 
     /// Adds everything allocated since the attach: samples, and lost samples.

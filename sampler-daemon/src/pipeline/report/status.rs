@@ -274,7 +274,7 @@ impl Worker {
                     .into(),
             );
         }
-        if self.is_open() && !self.process_events.is_open() {
+        if self.config.is_open() && !self.process_events.is_open() {
             blind_spots.push(
                 "the kernel does not tell of new mappings (see the log): programs shorter than a moment have no names"
                     .into(),

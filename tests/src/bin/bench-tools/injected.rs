@@ -84,7 +84,8 @@ impl State {
 pub(crate) struct Injected {
     workload: Workload,
     /// CPU time of a round divided by that of the other process of the pair, with its standard
-    /// error, by state. All states but the first are divided by the first state of the same pair.
+    /// error, by state. All states but the first are divided by the first state of the same pair,
+    /// if it is the same pair.
     slowdowns: [(f64, f64); 4],
     /// Samples in a second of the program's CPU time, by state.
     rates: [f64; 4],
@@ -152,6 +153,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
                 pair = start()?;
             }
             pair.attached = state.enter(pair.pid())?;
+            pair.warm_up()?;
             let before = pair.attached.samples()?.taken;
             let turned = pair.run(each_s, random)?;
             slowdowns[state as usize].push(turned.slowdown().0);
@@ -166,9 +168,12 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
             }
         }
     }
-    let [native, injected @ ..] = &mut slowdowns;
-    for of in injected {
-        of.iter_mut().zip(&*native).for_each(|(of, native)| *of /= native);
+    // The states of a program that ends with its round have pairs of their own.
+    if workload != Workload::Compiler {
+        let [native, injected @ ..] = &mut slowdowns;
+        for of in injected {
+            of.iter_mut().zip(&*native).for_each(|(of, native)| *of /= native);
+        }
     }
     Ok(Injected {
         workload,

@@ -83,10 +83,10 @@ impl Output {
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub(crate) fn coverage(&self, all: &[Coverage], seconds: f64) -> Result<()> {
+    pub(crate) fn coverage(&self, all: &[Coverage], runs: u32, seconds: f64) -> Result<()> {
         print!("{}", coverage::text(all));
         self.json("coverage", &self.described("programs", coverage::json(all)))?;
-        let options = format!("--only coverage --windows-seconds {seconds}");
+        let options = format!("--only coverage --coverage-runs {runs} --windows-seconds {seconds}");
         self.section_of("coverage", &coverage::markdown(all), &options)
     }
 

@@ -28,8 +28,6 @@ pub(crate) struct Pair {
 /// Result of the turns.
 pub(crate) struct Turned {
     turns: Vec<Turn>,
-    /// Rounds of the second process, including rounds that are not measured.
-    pub(crate) rounds: u32,
     own_s: f64,
 }
 
@@ -78,30 +76,41 @@ impl Pair {
         self.with.is_once()
     }
 
+    /// Runs both processes until the measurement can begin. Returns the rounds of the second one:
+    /// samplerd samples these, too.
+    ///
+    /// # Errors
+    /// If one of the processes fails.
+    pub(crate) fn warm_up(&mut self) -> Result<u32> {
+        if self.is_once() {
+            return Ok(0);
+        }
+        turns::block(&mut self.alone, WARM_UP_S)?;
+        Ok(turns::block(&mut self.with, WARM_UP_S)?.rounds)
+    }
+
     /// Runs turns of both processes, until the second has used this many seconds of CPU time.
     ///
     /// # Errors
     /// If one of the processes fails.
     pub(crate) fn run(&mut self, seconds: f64, random: &mut Rng) -> Result<Turned> {
         let Pair { alone, with, attached } = self;
-        // samplerd samples the rounds that only fill caches, too.
-        let mut rounds = 0;
-        if !with.is_once() {
-            turns::block(alone, WARM_UP_S)?;
-            rounds = turns::block(with, WARM_UP_S)?.rounds;
-        }
         let own_s = attached.cpu_s();
         let turns = match with.is_once() {
             true => turns::stopping(alone, with)?,
             false => turns::of_rounds(alone, with, seconds, random)?,
         };
         let own_s = attached.cpu_s() - own_s;
-        rounds += turns::sums(&turns)[1].rounds;
-        Ok(Turned { turns, rounds, own_s })
+        Ok(Turned { turns, own_s })
     }
 }
 
 impl Turned {
+    /// Rounds of the second process.
+    pub(crate) fn rounds(&self) -> u32 {
+        turns::sums(&self.turns)[1].rounds
+    }
+
     /// CPU seconds of the second process.
     pub(crate) fn cpu_s(&self) -> f64 {
         turns::sums(&self.turns)[1].cpu_s

@@ -36,7 +36,7 @@ pub struct Compared {
 impl Worker {
     /// The running ones of `processes`, to be compared; none if held memory is unknown.
     pub(in crate::pipeline::report) fn compared(&self, processes: &[ProcessId]) -> Vec<Compared> {
-        if self.is_held_unknown() {
+        if self.config.is_held_unknown() {
             return Vec::new();
         }
         let mut held: FxHashMap<ProcessId, RowMoments> = FxHashMap::default();
