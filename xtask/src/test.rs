@@ -25,7 +25,8 @@ const FLEET: &str = "fleet";
 const LANES: usize = 3;
 /// End-to-end files that may run beside another one, slowest first. Their daemons probe processes
 /// of their own only, and they measure no time. Probes of `--all` and `--follow` slow every process
-/// of the machine, so such files run alone.
+/// of the machine, so such files run alone. So does `gdb`: it would show the return probes of
+/// another samplerd.
 const BESIDE_ANOTHER: &[&str] = &[
     "export",
     FLEET,
@@ -47,7 +48,6 @@ const BESIDE_ANOTHER: &[&str] = &[
     "sources",
     "rates",
     "api",
-    "gdb",
     "runtimes",
     "documented",
     "pictures",
