@@ -153,7 +153,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
                 pair = start()?;
             }
             pair.attached = state.enter(pair.pid())?;
-            pair.warm_up()?;
+            pair.warm_up(each_s)?;
             let before = pair.attached.samples()?.taken;
             let turned = pair.run(each_s, random)?;
             slowdowns[state as usize].push(turned.slowdown().0);

@@ -134,7 +134,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     for _ in 0..PAIRS {
         {
             let mut pair = Pair::start(workload, each_s, Layout::Random, &forwards, None, scratch)?;
-            pair.warm_up()?;
+            pair.warm_up(each_s)?;
             forwarding.push(pair.run(each_s, random)?.slowdown().0);
         }
         let mut pair = Pair::start(workload, each_s, Layout::Random, &sampling, None, scratch)?;
@@ -151,7 +151,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
                 Listener::Samplerd => ours(pair.pid(), Ours::Preload.options())?,
                 Listener::Limited => ours(pair.pid(), &limited)?,
             };
-            pair.warm_up()?;
+            pair.warm_up(each_s)?;
             let before = pair.attached.samples()?.taken;
             let turned = pair.run(each_s, random)?;
             let at = listener as usize;

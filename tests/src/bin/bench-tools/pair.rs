@@ -13,7 +13,7 @@ use fastrand::Rng;
 
 /// Templates that the compiler instantiates in a second.
 const TEMPLATES_A_SECOND: f64 = 20.0;
-/// CPU seconds before the measurement begins. samplerd then knows the program's libraries and most
+/// CPU seconds before the measurement begins, at most. samplerd then knows the program's libraries and most
 /// of its stacks.
 const WARM_UP_S: f64 = 1.0;
 
@@ -76,17 +76,18 @@ impl Pair {
         self.with.is_once()
     }
 
-    /// Runs both processes until the measurement can begin. Returns the rounds of the second one:
-    /// samplerd samples these, too.
+    /// Runs both processes before a measurement of this many seconds. Returns the rounds of the
+    /// second one: samplerd samples these, too.
     ///
     /// # Errors
     /// If one of the processes fails.
-    pub(crate) fn warm_up(&mut self) -> Result<u32> {
+    pub(crate) fn warm_up(&mut self, seconds: f64) -> Result<u32> {
         if self.is_once() {
             return Ok(0);
         }
-        turns::block(&mut self.alone, WARM_UP_S)?;
-        Ok(turns::block(&mut self.with, WARM_UP_S)?.rounds)
+        let seconds = WARM_UP_S.min(seconds);
+        turns::block(&mut self.alone, seconds)?;
+        Ok(turns::block(&mut self.with, seconds)?.rounds)
     }
 
     /// Runs turns of both processes, until the second has used this many seconds of CPU time.

@@ -87,7 +87,7 @@ pub(crate) fn measure(
 fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Windowed> {
     let bytes = bytes_of_a_round(workload, pair::templates(seconds), scratch)?;
     let mut pair = Pair::start(workload, seconds, Layout::Fixed, &[], Some(&OPTIONS), scratch)?;
-    let warm_up = pair.warm_up()?;
+    let warm_up = pair.warm_up(seconds)?;
     let turned = pair.run(seconds, random)?;
     let windows = pair.attached.windows(0.95)?.context("samplerd had no window")?;
     pair.attached.detach()?;

@@ -1,7 +1,7 @@
 //! PostgreSQL under pgbench: the sums of its transactions are consistent, and none of its processes
 //! has crashed.
 
-use super::{Cycles, children, count};
+use super::{Cycles, count};
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
 use sampler_tests::nobody::{NOBODY, as_nobody};
@@ -69,13 +69,14 @@ impl Server {
         Child::start("pgbench", self.client("pgbench").args(["-n", "-T", "3600"]).args(arguments))
     }
 
-    /// The server's processes that serve connections.
+    /// The server's processes that are in a transaction of pgbench. The process of its first
+    /// connection, which ends at once, is never among them.
     fn backends(&self) -> Result<Vec<u32>> {
-        let serves = |pid: &u32| {
-            let name = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&name).contains("[local]")
-        };
-        Ok(children(self.child.pid())?.into_iter().filter(serves).collect())
+        let pids = self.ask(
+            "SELECT pid FROM pg_stat_activity \
+             WHERE backend_type = 'client backend' AND query ~ '^(BEGIN|UPDATE|INSERT|END)'",
+        )?;
+        pids.lines().map(|pid| pid.parse().with_context(|| pids.clone())).collect()
     }
 
     /// Checks that the sums are equal. Returns the number of transactions.
@@ -94,8 +95,10 @@ fn postgres() -> Result<()> {
     let mut server = Server::start()?;
     finish(server.client("pgbench").args(["-i", "-q"]))?.success("pgbench -i")?;
     let mut clients = vec![server.pgbench(&["-c", &CONNECTIONS.to_string()])?];
-    wait::until("connections", || Ok((server.backends()?.len() == CONNECTIONS).then_some(())))?;
-    let pids = [vec![server.child.pid()], server.backends()?].concat();
+    let backends = wait::until("transactions", || {
+        Ok(Some(server.backends()?).filter(|of| of.len() == CONNECTIONS))
+    })?;
+    let pids = [vec![server.child.pid()], backends].concat();
     // This client's connections come and go. The server forks a process for each, with the sampler
     // in it or without.
     clients.push(server.pgbench(&["-c", "1", "-C"])?);
