@@ -7,8 +7,8 @@
 //! libc calls the handlers of this file at a fork. No handler runs in a child that is made past
 //! libc's `fork` (by the system call, or `_Fork`), or in a process that was injected while it ran.
 //! So there is a page that the kernel clears in every child. The library checks this page whenever
-//! a request may be sampled. Such a child has the parent's countdown to its
-//! first sample, and numbers of its own from then on.
+//! a request may be sampled. Such a child has the parent's countdown up to its first sample, and
+//! numbers of its own from then on.
 
 use crate::next::weak;
 use crate::thread::{self, Countdown, ThreadRandom, mixed};
