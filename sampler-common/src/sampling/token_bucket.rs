@@ -55,6 +55,16 @@ pub const fn take(until_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
     (if until < now_ns { now_ns } else { until }) + period_ns
 }
 
+/// The time at which all taken tokens are paid if the period becomes shorter: the process owes as
+/// many tokens as before. With a longer period the time stays, and the process owes fewer.
+pub const fn with_period(until_ns: u64, now_ns: u64, before_ns: u64, after_ns: u64) -> u64 {
+    if until_ns <= now_ns || after_ns >= before_ns {
+        return until_ns;
+    }
+    let owed = (until_ns - now_ns) as u128 * after_ns as u128 / before_ns as u128;
+    now_ns + owed as u64
+}
+
 /// How often the rate is halved at this debt, at most [`MAX_LEVEL`].
 pub const fn level(until_ns: u64, now_ns: u64, period_ns: u64) -> u32 {
     let owed = until_ns.saturating_sub(now_ns).saturating_sub(burst_ns(period_ns));

@@ -89,7 +89,7 @@ fn a_full_table_is_counted() -> Result<()> {
     // The library may send as many samples a second as it can.
     let path = preload::library()?;
     let library = Preloaded::find(&File::open(&path)?).context("it is ours")?;
-    library.block(workload.pid(), &path.display().to_string())?.set_period(1)?;
+    library.block(workload.pid(), &path.display().to_string())?.set_period(1, 0)?;
     workload.go()?;
     workload.truth()?;
     let full = daemon.outcome("library_full")?;

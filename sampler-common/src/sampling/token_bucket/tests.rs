@@ -178,3 +178,20 @@ fn estimates_are_unbiased_while_the_rate_changes() {
         assert!(deviations.abs() < 4.0 && wrong < -5.0, "{size}: {deviations}, {wrong}");
     }
 }
+
+/// A debt at a small limit is no flood at a larger one.
+#[test]
+fn a_debt_is_as_many_tokens_with_a_shorter_period() {
+    let (now, slow, fast) = (1_000_000_000, 50_000_000, 333_333);
+    let mut until = 0;
+    for _ in 0..70 {
+        until = take(until, now, slow);
+    }
+    assert_eq!(level(until, now, slow), 6);
+    assert!(level(until, now, fast) > 30);
+    let after = with_period(until, now, slow, fast);
+    assert_eq!((after - now) / fast, 70);
+    assert_eq!(level(after, now, fast), 0);
+    assert_eq!(with_period(until, now, fast, slow), until);
+    assert_eq!(with_period(5, now, slow, fast), 5);
+}

@@ -8,7 +8,7 @@
 
 use crate::inspect::elf::Elf;
 use crate::inspect::mappings::{self, Backing};
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::{Rate, token_bucket};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
 use std::os::unix::fs::FileExt as _;
@@ -87,6 +87,8 @@ pub struct State {
     pub raises: u64,
     /// The time until which the sent samples are paid, in nanoseconds of the monotonic clock.
     pub until_ns: u64,
+    /// Time from one sample to the next within the limit, nanoseconds; 0: no limit.
+    pub period_ns: u64,
     /// Samples that nobody received, since the program began or was forked.
     pub undelivered: u64,
 }
@@ -112,11 +114,17 @@ impl Block {
         self.write(RATE_WORD, &[rate.raw()])
     }
 
-    /// Limits the library to one sample in `period_ns` nanoseconds.
+    /// Limits the library to one sample in `period_ns` nanoseconds. What the process owes stays the
+    /// same number of samples. `now_ns` is of the monotonic clock.
     ///
     /// # Errors
     /// As for [`Block::read`].
-    pub fn set_period(&mut self, period_ns: u64) -> io::Result<()> {
+    pub fn set_period(&mut self, period_ns: u64, now_ns: u64) -> io::Result<()> {
+        let State { until_ns, period_ns: before_ns, .. } = self.read()?;
+        let until = token_bucket::with_period(until_ns, now_ns, before_ns, period_ns);
+        if until != until_ns {
+            self.write(PAID_UNTIL_WORD, &[until])?;
+        }
         self.write(PERIOD_WORD, &[period_ns])
     }
 
@@ -157,6 +165,7 @@ impl Block {
             lowest: rate(set.min(Rate::from_raw(word(LOWEST_RATE_WORD)))),
             raises: word(RAISES_WORD),
             until_ns: word(PAID_UNTIL_WORD),
+            period_ns: word(PERIOD_WORD),
             undelivered: word(UNDELIVERED_WORD),
         })
     }

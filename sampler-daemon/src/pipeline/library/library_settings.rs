@@ -169,8 +169,10 @@ impl Worker {
         let limits = self.config.limits;
         let limit = limits.of_library().min(SHARE_OF_ALL * limits.daemon).min(affordable);
         let period_ns = (factor * 1e9 / limit) as u64;
-        library.limited_ns = monotonic_ns();
-        if let Err(error) = library.block.set_period(period_ns.clamp(1, MAX_PERIOD_NS)) {
+        let now_ns = monotonic_ns();
+        library.limited_ns = now_ns;
+        let set = library.block.set_period(period_ns.clamp(1, MAX_PERIOD_NS), now_ns);
+        if let Err(error) = set {
             // Usually the process has just ended.
             tracing::debug!(pid = profiled.pid, "limit its samples: {error}");
         }
