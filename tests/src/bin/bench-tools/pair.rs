@@ -13,8 +13,8 @@ use fastrand::Rng;
 
 /// Templates that the compiler instantiates in a second.
 const TEMPLATES_A_SECOND: f64 = 20.0;
-/// CPU seconds before the measurement begins, at most. samplerd then knows the program's libraries and most
-/// of its stacks.
+/// Maximum number of CPU seconds before the measurement begins. samplerd then knows the program's
+/// libraries and most of its stacks.
 const WARM_UP_S: f64 = 1.0;
 
 /// Both processes, waiting for work.
